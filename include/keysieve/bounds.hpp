@@ -19,8 +19,8 @@ enum class LengthUnit : std::uint8_t { tokens, compressed };
 
 struct Bounds {
   BoundsForm form = BoundsForm::ends;
-  Tensor start;                 // ends: optional i32|i64 [ceil(rows / row_repeat)], any stride
-  Tensor end;                   // ends: i32|i64 [ceil(rows / row_repeat)]; lengths: i32|i64 [B] or [B, next_n]
+  Tensor start;  // ends: optional i32|i64 [ceil(rows / row_repeat)], any stride
+  Tensor end;    // ends: i32|i64 [ceil(rows / row_repeat)]; lengths: i32|i64 [B] or [B, next_n]
   std::int64_t row_repeat = 1;  // ends: rows per entry
   std::int64_t next_n = 1;      // lengths: rows per request
   std::int64_t ratio = 1;       // lengths: tokens per compressed position

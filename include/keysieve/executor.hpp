@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-namespace keysieve {
+namespace [[gnu::visibility("default")]] keysieve {
 
 struct Executor {
   void* self = nullptr;
@@ -43,4 +43,4 @@ struct Workspace {
   std::size_t bytes = 0;
 };
 
-}  // namespace keysieve
+}  // namespace gnu::visibility("default")]]keysieve

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-namespace keysieve {
+namespace [[gnu::visibility("default")]] keysieve {
 
 enum class Code : std::int32_t {
   ok = 0,
@@ -20,9 +20,9 @@ struct Status {
   static constexpr int kSeenCapacity = 256;
 
   Code code = Code::ok;
-  const char* operation = "";  // "topk"
-  const char* rule = "";       // "TOP-02 scores is [rows, width]": the id, then what was expected
-  const char* argument = "";   // "scores"
+  const char* operation = "";      // "topk"
+  const char* rule = "";           // "TOP-02 scores is [rows, width]": the id, then what was expected
+  const char* argument = "";       // "scores"
   char seen[kSeenCapacity] = {0};  // "[3, 7] f32"
 
   [[nodiscard]] constexpr bool ok() const { return code == Code::ok; }
@@ -34,4 +34,4 @@ struct Status {
 // One sentence for each code, for callers that have only the number.
 [[nodiscard]] const char* sentence(Code code);
 
-}  // namespace keysieve
+}  // namespace gnu::visibility("default")]]keysieve

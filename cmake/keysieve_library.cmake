@@ -1,0 +1,37 @@
+# keysieve_library(NAME BACKENDS Cpu Reference ... SOURCES ... [DEFINITIONS ...])
+# makes NAME (shared) and NAME_static from one set of objects, with the list of its backends.
+function(keysieve_library name)
+  cmake_parse_arguments(ARG "" "" "BACKENDS;SOURCES;DEFINITIONS" ${ARGN})
+  set(declarations "")
+  set(addresses "")
+  foreach(backend IN LISTS ARG_BACKENDS)
+    string(APPEND declarations "extern const Backend k${backend}Backend;\n")
+    string(APPEND addresses "&k${backend}Backend, ")
+  endforeach()
+  set(KEYSIEVE_BACKEND_DECLARATIONS "${declarations}")
+  set(KEYSIEVE_BACKEND_ADDRESSES "${addresses}")
+  set(list_file ${CMAKE_CURRENT_BINARY_DIR}/${name}_enabled_backends.cc)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/enabled_backends.cc.in ${list_file} @ONLY)
+
+  add_library(${name}_objects OBJECT ${ARG_SOURCES} ${list_file})
+  target_include_directories(${name}_objects PRIVATE ${PROJECT_SOURCE_DIR}/src PUBLIC ${PROJECT_SOURCE_DIR}/include)
+  target_compile_definitions(${name}_objects PRIVATE KEYSIEVE_VERSION="${PROJECT_VERSION}" ${ARG_DEFINITIONS}
+    # Three targets are built on x86: portable 128-bit code as the baseline, AVX2 and AVX-512.
+    "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4|HWY_AVX3_DL|HWY_AVX3_ZEN4)")
+  target_compile_options(${name}_objects PRIVATE -Wall -Wextra -Wshadow -Wno-psabi -ffp-contract=off)
+  target_link_libraries(${name}_objects PUBLIC PkgConfig::HWY TBB::tbb Threads::Threads)
+
+  foreach(kind IN ITEMS SHARED STATIC)
+    set(library ${name})
+    if(kind STREQUAL STATIC)
+      set(library ${name}_static)
+    endif()
+    add_library(${library} ${kind} $<TARGET_OBJECTS:${name}_objects>)
+    target_include_directories(${library} PUBLIC
+      $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+    target_compile_features(${library} PUBLIC cxx_std_20)
+    target_link_libraries(${library} PRIVATE PkgConfig::HWY TBB::tbb Threads::Threads)
+    set_target_properties(${library} PROPERTIES OUTPUT_NAME ${name})
+  endforeach()
+  set_target_properties(${name} PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+endfunction()

@@ -1,0 +1,45 @@
+// mqa_logits: the lightning indexer's scores, score[r, c] = sum over h of w[r, h] * max(0, q[r, h] . k[c]).
+//
+//   q           bf16|u8 [rows, heads, dim]     u8: e4m3fn, with u8 keys; its scale is folded into weights
+//   weights     f32|bf16 [rows, heads]
+//   keys        bf16|u8 [keys, dim]            ragged: column c of scores is key c
+//   key_scales  f32 [keys]                     ragged with u8 keys: multiplies the whole sum, last
+//   cache       bf16 [pages, page_tokens, dim] paged: column c is compressed position c of the row's request
+//               u8 [pages, bytes]              a page: page_tokens * dim e4m3fn codes, then page_tokens f32
+//               scales
+//   page_table  i32 [requests, columns]        paged: rows are request-major, rows / requests of each
+//   bounds      see bounds.hpp
+//   scores      f32|bf16 [rows, width]         row stride free, columns contiguous; bf16 is the f32 result
+//   rounded
+//
+// Result.  A page id outside the cache makes its keys invisible: -inf. NaN keys give NaN.
+// Cost.    Each key inside a row's bounds is read once for all rows of its request.
+//
+// Definition: DeepSeek-V3.2's indexer.
+#pragma once
+
+#include "keysieve/bounds.hpp"
+#include "keysieve/plan.hpp"
+#include "keysieve/tensor.hpp"
+
+namespace keysieve {
+
+// untouched: only [start, end) is written. neg_inf: the rest of the row becomes -inf.
+enum class Tail : std::uint8_t { untouched, neg_inf };
+
+struct MqaLogitsArgs {
+  Tensor q;
+  Tensor weights;
+  Tensor keys;
+  Tensor key_scales;
+  Tensor cache;
+  std::int64_t page_tokens = 64;
+  Tensor page_table;
+  Bounds bounds;
+  Tail tail = Tail::untouched;
+  Tensor scores;
+};
+
+using MqaLogitsPlan = Plan<MqaLogitsArgs>;
+
+}  // namespace keysieve

@@ -1,0 +1,28 @@
+// What candidate_blocks' arguments must satisfy; docs/contracts/candidate_blocks.md explains each rule.
+#pragma once
+
+#include "contract/bounds.hpp"
+#include "keysieve/candidate_blocks.hpp"
+
+namespace keysieve {
+
+template <class F>
+constexpr void visit_tensors(const CandidateBlocksArgs& a, F&& f) {
+  f("scores", a.scores, Access::read);
+  visit_bounds(a.bounds, f);
+  f("candidates", a.candidates, Access::write);
+}
+
+constexpr Status judge(const CandidateBlocksArgs& a) {
+  Dim rows, width;
+  Check check("candidate_blocks");
+  check.shape("scores", a.scores, {&rows, &width}, "BLK-01 scores is [rows, width]")
+      .dtype("scores", a.scores, {DType::f32, DType::bf16}, "BLK-02 scores is f32 or bf16")
+      .shape("candidates", a.candidates, {&rows, kAnyExtent}, "BLK-03 candidates is [rows, candidates]")
+      .dtype("candidates", a.candidates, {DType::i32}, "BLK-04 candidates is i32")
+      .that(a.block_size >= 1, "block_size", "BLK-05 block_size >= 1", a.block_size);
+  if (!check.holds()) return check.status();
+  return judge_bounds(check, a.bounds, rows).status();
+}
+
+}  // namespace keysieve

@@ -1,0 +1,59 @@
+// Rules that hold for every operation's tensors, whatever their role: judged from visit_tensors() alone.
+#pragma once
+
+#include <cstdint>
+
+#include "contract/check.hpp"
+
+namespace keysieve {
+
+// What shapes alone can show: called by plan() and run() before the operation's own rules.
+template <class Args>
+constexpr Status judge_tensors(const Args& args, const char* operation) {
+  Check check(operation);
+  bool first = true;
+  Device device;
+  visit_tensors(args, [&](const char* name, const Tensor& t, Access access) {
+    if (!t.given()) return;
+    check.that(t.rank >= 1 && t.rank <= Tensor::kMaxRank, name, "GEN-01 a tensor has 1 to 4 axes", t.rank);
+    if (!check.holds()) return;
+    for (int axis = 0; axis < t.rank; ++axis) {
+      check.that(t.shape[axis] >= 0, name, "GEN-02 sizes are not negative", t.shape[axis]);
+      // Whoever writes must know who owns what.
+      check.that(access == Access::read || t.shape[axis] <= 1 || t.stride[axis] != 0, name,
+                 "GEN-03 an output's elements do not share memory", "stride 0");
+    }
+    if (first) device = t.device;
+    first = false;
+    check.that(t.device == device, name, "GEN-04 all tensors live on one device",
+               t.device.type == device.type ? "another device of that type" : "another type of device");
+  });
+  return check.status();
+}
+
+// What only run() can see: addresses.
+template <class Args>
+Status judge_addresses(const Args& args, const char* operation) {
+  Check check(operation);
+  visit_tensors(args, [&](const char* name, const Tensor& t, Access) {
+    if (!t.given() || t.elements() == 0) return;
+    const auto address = reinterpret_cast<std::uintptr_t>(t.data);
+    check.that(address != 0, name, "GEN-05 a tensor with elements has memory", "a null pointer");
+    check.that(address % static_cast<std::uintptr_t>(dtype_bytes(t.dtype)) == 0, name,
+               "GEN-06 memory is aligned to its element", static_cast<std::int64_t>(address % 16));
+  });
+  return check.status();
+}
+
+template <class Args>
+constexpr Device device_of(const Args& args) {
+  Device device;
+  bool found = false;
+  visit_tensors(args, [&](const char*, const Tensor& t, Access) {
+    if (t.given() && !found) device = t.device;
+    found = found || t.given();
+  });
+  return device;
+}
+
+}  // namespace keysieve

@@ -1,0 +1,69 @@
+// What mqa_logits' arguments must satisfy; docs/contracts/mqa_logits.md explains each rule.
+#pragma once
+
+#include "contract/bounds.hpp"
+#include "keysieve/mqa_logits.hpp"
+
+namespace keysieve {
+
+template <class F>
+constexpr void visit_tensors(const MqaLogitsArgs& a, F&& f) {
+  f("q", a.q, Access::read);
+  f("weights", a.weights, Access::read);
+  f("keys", a.keys, Access::read);
+  f("key_scales", a.key_scales, Access::read);
+  f("cache", a.cache, Access::read);
+  f("page_table", a.page_table, Access::read);
+  visit_bounds(a.bounds, f);
+  f("scores", a.scores, Access::write);
+}
+
+constexpr Status judge(const MqaLogitsArgs& a) {
+  Dim rows, heads, dim, width;
+  Check check("mqa_logits");
+  check.shape("q", a.q, {&rows, &heads, &dim}, "MQA-01 q is [rows, heads, dim]")
+      .dtype("q", a.q, {DType::bf16, DType::u8}, "MQA-02 q is bf16, or u8 for e4m3fn")
+      .shape("weights", a.weights, {&rows, &heads}, "MQA-03 weights is [rows, heads]")
+      .dtype("weights", a.weights, {DType::f32, DType::bf16}, "MQA-04 weights is f32 or bf16")
+      .shape("scores", a.scores, {&rows, &width}, "MQA-05 scores is [rows, width]")
+      .dtype("scores", a.scores, {DType::f32, DType::bf16}, "MQA-06 scores is f32 or bf16")
+      .contiguous("scores", a.scores, 1, "MQA-07 columns of scores are contiguous")
+      .that(a.keys.given() != a.cache.given(), "keys",
+            "MQA-08 either keys (ragged) or cache (paged) is given", a.keys.given() ? "both" : "neither");
+  if (!check.holds()) return check.status();
+  if (a.keys.given()) {
+    Dim keys;
+    check.shape("keys", a.keys, {&keys, &dim}, "MQA-09 keys is [keys, dim]")
+        .dtype("keys", a.keys, {a.q.dtype}, "MQA-10 keys have the dtype of q")
+        .that(keys.value >= width.value, "keys", "MQA-11 there is a key for each column", keys.value)
+        .that(a.key_scales.given() == (a.q.dtype == DType::u8), "key_scales",
+              "MQA-12 key_scales go with u8 keys", a.key_scales.given() ? "a tensor" : "nothing")
+        .optional_shape("key_scales", a.key_scales, {&keys}, "MQA-13 key_scales is [keys]")
+        .dtype("key_scales", a.key_scales, {DType::f32}, "MQA-14 key_scales is f32")
+        .that(!a.page_table.given(), "page_table", "MQA-15 a page table goes with a cache", "a tensor");
+  } else {
+    Dim requests;
+    check.that(a.page_tokens >= 1, "page_tokens", "MQA-16 page_tokens >= 1", a.page_tokens)
+        .dtype("cache", a.cache, {a.q.dtype}, "MQA-17 the cache has the dtype of q")
+        .that(!a.key_scales.given(), "key_scales", "MQA-18 a cache holds its own scales", "a tensor")
+        .shape("page_table", a.page_table, {&requests, kAnyExtent},
+               "MQA-19 page_table is [requests, columns]")
+        .dtype("page_table", a.page_table, {DType::i32}, "MQA-20 page_table is i32");
+    if (!check.holds()) return check.status();
+    if (a.q.dtype == DType::bf16)
+      check.shape("cache", a.cache, {kAnyExtent, a.page_tokens, &dim},
+                  "MQA-21 a bf16 cache is [pages, page_tokens, dim]");
+    else
+      check.shape("cache", a.cache, {kAnyExtent, kAnyExtent}, "MQA-22 an fp8 cache is [pages, bytes]")
+          .that(!check.holds() || a.cache.shape[1] >= a.page_tokens * (dim.value + 4), "cache",
+                "MQA-23 a page holds page_tokens * (dim + 4) bytes", a.cache.shape[1])
+          .contiguous("cache", a.cache, 1, "MQA-24 the bytes of a page are contiguous");
+    if (!check.holds()) return check.status();
+    check.that(requests.value == 0 ? rows.value == 0 : rows.value % requests.value == 0, "page_table",
+               "MQA-25 every request has the same number of rows", requests.value);
+  }
+  if (!check.holds()) return check.status();
+  return judge_bounds(check, a.bounds, rows).status();
+}
+
+}  // namespace keysieve

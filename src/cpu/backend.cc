@@ -1,0 +1,27 @@
+// The cpu backend: SIMD kernels, chosen among instruction sets at run time by Highway.
+#include "registry/backend.hpp"
+
+namespace keysieve {
+namespace cpu {
+
+extern const Kernel<CandidateMaskArgs> kCandidateMaskKernels[1];
+
+}  // namespace cpu
+
+extern const Backend kCpuBackend{"cpu",
+                                 DeviceType::cpu,
+                                 true,
+                                 {
+                                     {},                          // mqa_logits
+                                     {},                          // candidate_blocks
+                                     cpu::kCandidateMaskKernels,  //
+                                     {},                          // topk
+                                     {},                          // translate
+                                     {},                          // packed_mask
+                                     {},                          // mask_indices
+                                     {},                          // masked_mha
+                                     {},                          // sparse_mla
+                                     {},                          // merge_states
+                                 }};
+
+}  // namespace keysieve

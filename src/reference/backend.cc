@@ -1,0 +1,28 @@
+// The reference backend: every operation as its definition reads. Slow, and the oracle of every test.
+#include "registry/backend.hpp"
+
+namespace keysieve {
+namespace reference {
+
+extern const Kernel<CandidateMaskArgs> kCandidateMaskKernels[1];
+extern const Kernel<TopkArgs> kTopkKernels[1];
+
+}  // namespace reference
+
+extern const Backend kReferenceBackend{"reference",
+                                       DeviceType::cpu,
+                                       false,
+                                       {
+                                           {},                                // mqa_logits
+                                           {},                                // candidate_blocks
+                                           reference::kCandidateMaskKernels,  //
+                                           reference::kTopkKernels,           //
+                                           {},                                // translate
+                                           {},                                // packed_mask
+                                           {},                                // mask_indices
+                                           {},                                // masked_mha
+                                           {},                                // sparse_mla
+                                           {},                                // merge_states
+                                       }};
+
+}  // namespace keysieve
