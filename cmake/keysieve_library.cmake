@@ -17,7 +17,7 @@ function(keysieve_library name)
   target_include_directories(${name}_objects PRIVATE ${PROJECT_SOURCE_DIR}/src PUBLIC ${PROJECT_SOURCE_DIR}/include)
   target_compile_definitions(${name}_objects PRIVATE KEYSIEVE_VERSION="${PROJECT_VERSION}" ${ARG_DEFINITIONS}
     # Three targets are built on x86: portable 128-bit code as the baseline, AVX2 and AVX-512.
-    "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4|HWY_AVX3_DL|HWY_AVX3_ZEN4)")
+    "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4|HWY_AVX3_DL)")
   target_compile_options(${name}_objects PRIVATE -Wall -Wextra -Wshadow -Wno-psabi -ffp-contract=off)
   target_link_libraries(${name}_objects PUBLIC PkgConfig::HWY TBB::tbb Threads::Threads)
 
