@@ -189,14 +189,15 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
   std::string key_;
 };
 
-// Elements of a shape, or -1 when they do not fit. An extent of 0 makes 0 whatever the others say.
+// Elements of a shape, or -1 when their count does not fit. Extents of 0 are left out of that judgement, so
+// that no product of some of the axes overflows either.
 std::int64_t shape_elements(const std::vector<std::int64_t>& shape) {
-  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
   std::int64_t count = 1;
   for (const std::int64_t extent : shape) {
-    if (__builtin_mul_overflow(count, extent, &count)) return -1;
+    if (__builtin_mul_overflow(count, std::max<std::int64_t>(extent, 1), &count)) return -1;
   }
-  return count;
+  if (count > std::numeric_limits<std::int64_t>::max() / 8) return -1;
+  return std::find(shape.begin(), shape.end(), 0) != shape.end() ? 0 : count;
 }
 
 }  // namespace

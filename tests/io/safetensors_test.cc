@@ -175,9 +175,11 @@ TEST(Safetensors, SFT_08_overflow) {
               "SFT-08")
         << shape;
   }
+  // Nor may a part of the axes overflow where another one is 0.
   EXPECT_EQ(
       broken_rule(one_tensor(R"("dtype":"F32","shape":[0,9223372036854775807,4],"data_offsets":[0,0])", "")),
-      "");
+      "SFT-08");
+  EXPECT_EQ(broken_rule(one_tensor(R"("dtype":"F32","shape":[0,4294967296],"data_offsets":[0,0])", "")), "");
 }
 
 TEST(Safetensors, SFT_09_size) {
