@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "io/safetensors.hpp"
+#include "io/step_file.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes) {
   keysieve::io::SafetensorsFile file;
@@ -21,6 +22,20 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
     for (const std::int64_t extent : tensor.shape) count *= extent;
     if (count != tensor.elements()) __builtin_trap();
     for (std::int64_t i = 0; i < tensor.bytes; ++i) sink = sink ^ static_cast<std::uint8_t>(tensor.data[i]);
+  }
+  // The same bytes as a step: views inside the file, borders inside the views.
+  keysieve::io::StepFile steps;
+  if (!keysieve::io::StepFile::parse(data, bytes, steps).ok()) return 0;
+  for (const keysieve::io::Step& step : steps.steps()) {
+    for (std::int64_t row = 0; row < step.rows && step.has_bounds(); ++row) {
+      if (step.visible(row) < 0 || step.first_column[static_cast<std::size_t>(row)] < 0) __builtin_trap();
+      if (step.has_index && step.end_column[static_cast<std::size_t>(row)] > step.width) __builtin_trap();
+      if (!step.has_attention) continue;
+      const std::int64_t request = step.row_request[static_cast<std::size_t>(row)];
+      for (const std::int64_t position : {std::int64_t{0}, step.visible(row) - 1, step.visible(row)}) {
+        if (step.latent.slot(request, position) >= step.latent.slots()) __builtin_trap();
+      }
+    }
   }
   return 0;
 }
