@@ -5,6 +5,8 @@ namespace keysieve {
 namespace cpu {
 
 extern const Kernel<CandidateMaskArgs> kCandidateMaskKernels[1];
+extern const Kernel<TopkArgs> kTopkKernels[1];
+extern const Kernel<TranslateArgs> kTranslateKernels[1];
 
 }  // namespace cpu
 
@@ -15,8 +17,8 @@ extern const Backend kCpuBackend{"cpu",
                                      {},                          // mqa_logits
                                      {},                          // candidate_blocks
                                      cpu::kCandidateMaskKernels,  //
-                                     {},                          // topk
-                                     {},                          // translate
+                                     cpu::kTopkKernels,           //
+                                     cpu::kTranslateKernels,      //
                                      {},                          // packed_mask
                                      {},                          // mask_indices
                                      {},                          // masked_mha

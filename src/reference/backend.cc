@@ -6,6 +6,7 @@ namespace reference {
 
 extern const Kernel<CandidateMaskArgs> kCandidateMaskKernels[1];
 extern const Kernel<TopkArgs> kTopkKernels[1];
+extern const Kernel<TranslateArgs> kTranslateKernels[1];
 
 }  // namespace reference
 
@@ -17,7 +18,7 @@ extern const Backend kReferenceBackend{"reference",
                                            {},                                // candidate_blocks
                                            reference::kCandidateMaskKernels,  //
                                            reference::kTopkKernels,           //
-                                           {},                                // translate
+                                           reference::kTranslateKernels,      //
                                            {},                                // packed_mask
                                            {},                                // mask_indices
                                            {},                                // masked_mha

@@ -71,7 +71,7 @@ Status run(const TopkArgs& a, const Launch&) {
       std::int64_t value = e.column;
       if (a.space == TopkSpace::absolute) value += start;
       if (a.space == TopkSpace::offset) value += integer_at(a.offset, row);
-      if (a.space == TopkSpace::paged) value = slot_of(a.pages, row, e.column);
+      if (a.space == TopkSpace::paged) value = slot_of(a.pages, row, e.column, a.out.dtype);
       if (a.space == TopkSpace::paged && value < 0) continue;
       set_integer(a.out, value, row, used);
       if (a.values.given()) set_real(a.values, e.score, row, used);

@@ -1,0 +1,131 @@
+// cpu.topk.filter: threshold from a sample, one filtering pass, exact cut among the survivors; see
+// topk_row-inl.hpp for the method. Takes every shape; one task a row.
+//
+// Scratch per worker: the survivors' list (columns and keys), one chunk of scores, the candidates and, for
+// the order by score, k words twice; topk_scratch.hpp adds it up.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/topk_filter.cc"
+#include "hwy/foreach_target.h"
+// Must come after foreach_target.h.
+#include "cpu/topk_emit.hpp"
+#include "cpu/topk_row-inl.hpp"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace keysieve::cpu::HWY_NAMESPACE {
+
+// `count` stored scores as floats.
+HWY_INLINE void widen(const std::uint16_t* HWY_RESTRICT from, std::int64_t count, float* HWY_RESTRICT to) {
+  const hn::ScalableTag<std::uint32_t> du;
+  const hn::Rebind<std::uint16_t, decltype(du)> dh;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(du));
+  auto* bits = reinterpret_cast<std::uint32_t*>(to);
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes)
+    hn::StoreU(hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(dh, from + i))), du, bits + i);
+  for (; i < count; ++i) bits[i] = std::uint32_t{from[i]} << 16;
+}
+
+HWY_INLINE void widen(const float* HWY_RESTRICT from, std::int64_t count, float* HWY_RESTRICT to) {
+  const hn::CappedTag<float, 8> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) hn::StoreU(hn::LoadU(d, from + i), d, to + i);
+  for (; i < count; ++i) to[i] = from[i];
+}
+
+// Score i of the row is scores[i].
+template <class T>
+struct WholeRow {
+  const T* scores;
+
+  HWY_INLINE const float* fetch(std::int64_t first, std::int64_t count, float* buffer) const {
+    if constexpr (sizeof(T) == 4) return scores + first;
+    widen(scores + first, count, buffer);
+    return buffer;
+  }
+};
+
+// The row's scores lie in its candidate blocks.
+template <class T>
+struct ListedBlocks {
+  const T* scores;
+  const RowView& view;
+
+  HWY_INLINE const float* fetch(std::int64_t first, std::int64_t count, float* buffer) const {
+    const std::int64_t size = view.block_size;
+    std::int64_t block = view.block_of(first);
+    std::int64_t inside = first - block * size;
+    for (std::int64_t done = 0; done < count; ++block, inside = 0) {
+      const std::int64_t take = size - inside < count - done ? size - inside : count - done;
+      const T* from = scores + view.stored(view.blocks[block]) + inside;
+      // The usual block of eight without a loop: 2.5 times as fast.
+      if (take == 8) {
+        widen(from, 8, buffer + done);
+      } else {
+        widen(from, take, buffer + done);
+      }
+      done += take;
+    }
+    return buffer;
+  }
+};
+
+std::int64_t SelectRow(const RowView& view, std::int64_t k, const RowScratch& scratch) {
+  const auto select = [&](const auto* scores) HWY_ATTR {
+    using T = std::remove_cv_t<std::remove_pointer_t<decltype(scores)>>;
+    if (view.blocks != nullptr) return select_row(ListedBlocks<T>{scores, view}, view.size, k, scratch);
+    return select_row(WholeRow<T>{scores}, view.size, k, scratch);
+  };
+  return view.bf16 ? select(static_cast<const std::uint16_t*>(view.scores))
+                   : select(static_cast<const float*>(view.scores));
+}
+
+}  // namespace keysieve::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "cpu/denormals.hpp"
+#include "cpu/parallel.hpp"
+
+namespace keysieve::cpu {
+namespace {
+
+HWY_EXPORT(SelectRow);
+
+void topk_row(const TopkArgs& a, std::int64_t row, RowScratch s) {
+  const RowView view = row_view(a, row, s);
+  const std::int64_t k = std::min(a.k, view.size);
+  std::int64_t count = 0;
+  // Where every visible score is returned in column order, none needs to be read.
+  const bool all = !a.skip_neg_inf && k == view.size;
+  if (k > 0 && !all) count = HWY_DYNAMIC_DISPATCH(SelectRow)(view, k, s);
+  if (!a.skip_neg_inf && count < k) {
+    fill_with_minus_infinity(s.columns, count, k);
+    count = k;
+  }
+  if (a.order == TopkOrder::by_score) order_by_score(view, s, count);
+  emit_row(a, row, view, s, count);
+}
+
+const char* refuses(const TopkArgs&) { return nullptr; }
+
+std::size_t workspace_bytes(const TopkArgs& a, std::int32_t concurrency) {
+  return scratch_sizes(a).bytes * static_cast<std::size_t>(concurrency);
+}
+
+Status run(const TopkArgs& a, const Launch& launch) {
+  const ScratchSizes sizes = scratch_sizes(a);
+  for_each_task(launch, a.scores.shape[0], [&](std::int64_t row, int worker) {
+    const KeepDenormals keep_denormals;
+    topk_row(a, row, carve_scratch(worker_scratch<char>(launch, worker, sizes.bytes), sizes));
+  });
+  return {};
+}
+
+}  // namespace
+
+extern const Kernel<TopkArgs> kTopkKernels[] = {{"cpu.topk.filter", refuses, workspace_bytes, run}};
+
+}  // namespace keysieve::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,349 @@
+// The k greatest scores of one row, in column order: the inner half of cpu.topk.filter, once per target.
+//
+//   1. Guess.   A sample gives a threshold that about k + 4 sigma of the row's scores exceed.
+//   2. Filter.  One pass over the row, 64 scores to a word of bits, keeps the columns above the threshold.
+//   3. Cut.     When the list of survivors is full it is cut to its k best, and the least of them becomes the
+//               threshold: an equal score that comes later has a larger column and cannot enter. So a row of
+//               equal scores costs one cut, and no order of scores needs more room than the list.
+//   4. Again.   A guess that was too high (fewer than k survivors) repeats step 2 without one.
+//
+// Step 2 compares floats (NaN is never at or below a threshold, -0 equals +0), steps 1 and 3 compare integer
+// keys of the same order.
+#if defined(KEYSIEVE_CPU_TOPK_ROW_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef KEYSIEVE_CPU_TOPK_ROW_INL_HPP
+#undef KEYSIEVE_CPU_TOPK_ROW_INL_HPP
+#else
+#define KEYSIEVE_CPU_TOPK_ROW_INL_HPP
+#endif
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "contract/mutant.hpp"
+#include "cpu/topk_scratch.hpp"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace keysieve::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Key = std::int32_t;
+constexpr Key kKeyNan = std::numeric_limits<Key>::max();
+constexpr Key kKeyInf = 0x7f800000;
+constexpr Key kKeyMinusInf = ~kKeyInf;
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+// Keys order like scores: NaN of either sign above +inf, -0 equal to +0 (both 0; -1 is nobody's key).
+template <class D, class V = hn::VFromD<D>>
+HWY_INLINE V keys_of(D di, V bits) {
+  const V magnitude_mask = hn::Set(di, 0x7fffffff);
+  V key = hn::Xor(bits, hn::And(hn::ShiftRight<31>(bits), magnitude_mask));
+  if (!mutant("topk.zero_sign")) key = hn::Sub(key, hn::VecFromMask(di, hn::Eq(key, hn::Set(di, -1))));
+  const V magnitude = mutant("topk.nan_sign") ? bits : hn::And(bits, magnitude_mask);
+  return hn::IfThenElse(hn::Gt(magnitude, hn::Set(di, kKeyInf)), hn::Set(di, kKeyNan), key);
+}
+
+HWY_INLINE void bits_to_keys(Key* keys, std::int64_t count) {
+  const hn::ScalableTag<Key> di;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(di));
+  for (std::int64_t i = 0; i < count; i += lanes)
+    hn::StoreU(keys_of(di, hn::LoadU(di, keys + i)), di, keys + i);
+}
+
+// score <= threshold_of(key) holds exactly for keys <= key, and for -inf always.
+HWY_INLINE float threshold_of(Key key) {
+  if (key >= kKeyInf) return std::numeric_limits<float>::infinity();
+  if (key < kKeyMinusInf) return kMinusInfinity;
+  if (key == -1) key = -2;
+  return std::bit_cast<float>(key >= 0 ? key : key ^ 0x7fffffff);
+}
+
+HWY_INLINE std::int64_t count_above(const Key* HWY_RESTRICT keys, std::int64_t n, Key pivot) {
+  const hn::ScalableTag<Key> di;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(di));
+  const auto bar = hn::Set(di, pivot);
+  auto sum0 = hn::Zero(di);
+  auto sum1 = hn::Zero(di);
+  std::int64_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    sum0 = hn::Sub(sum0, hn::VecFromMask(di, hn::Gt(hn::LoadU(di, keys + i), bar)));
+    sum1 = hn::Sub(sum1, hn::VecFromMask(di, hn::Gt(hn::LoadU(di, keys + i + lanes), bar)));
+  }
+  std::int64_t count = hn::GetLane(hn::SumOfLanes(di, hn::Add(sum0, sum1)));
+  for (; i < n; ++i) count += keys[i] > pivot;
+  return count;
+}
+
+// The least key above a pivot and the greatest that is not.
+struct Neighbours {
+  Key above, not_above;
+};
+
+HWY_INLINE Neighbours neighbours_of(const Key* HWY_RESTRICT keys, std::int64_t n, Key pivot) {
+  const hn::ScalableTag<Key> di;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(di));
+  const auto bar = hn::Set(di, pivot);
+  const auto top = hn::Set(di, std::numeric_limits<Key>::max());
+  const auto bottom = hn::Set(di, std::numeric_limits<Key>::min());
+  auto least = top;
+  auto greatest = bottom;
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto key = hn::LoadU(di, keys + i);
+    const auto is_above = hn::Gt(key, bar);
+    least = hn::Min(least, hn::IfThenElse(is_above, key, top));
+    greatest = hn::Max(greatest, hn::IfThenElse(is_above, bottom, key));
+  }
+  Neighbours found{hn::GetLane(hn::MinOfLanes(di, least)), hn::GetLane(hn::MaxOfLanes(di, greatest))};
+  for (; i < n; ++i) {
+    Key& side = keys[i] > pivot ? found.above : found.not_above;
+    if ((keys[i] > pivot) == (keys[i] < side)) side = keys[i];
+  }
+  return found;
+}
+
+struct Cut {
+  Key pivot;          // keys above it stay
+  std::int64_t ties;  // and this many that equal it, the first ones
+};
+
+// The cut that leaves k of n > k keys; with `most` > k, any pivot with k to `most` keys above it will do.
+// Bisection by counting: a round costs three instructions for eight keys and about 14 rounds end it, which
+// beats the first pass of a histogram. Every fourth round the bracket shrinks to keys that occur, so few
+// distinct keys take few rounds; 32 rounds bound it.
+HWY_INLINE Cut find_cut(const Key* keys, std::int64_t n, std::int64_t k, std::int64_t most) {
+  // More than `most` keys exceed lo, fewer than k exceed hi.
+  std::int64_t lo = neighbours_of(keys, n, std::numeric_limits<Key>::min()).above - std::int64_t{1};
+  std::int64_t hi = neighbours_of(keys, n, kKeyNan).not_above;
+  std::int64_t above_hi = 0;
+  for (int round = 1; hi - lo > 1; ++round) {
+    const Key middle = static_cast<Key>(lo + (hi - lo) / 2);
+    const std::int64_t above = count_above(keys, n, middle);
+    if (above >= k && above <= most) return {middle, 0};
+    if (above > most) {
+      lo = round % 4 != 0 ? middle : neighbours_of(keys, n, middle).above - std::int64_t{1};
+    } else {
+      hi = round % 4 != 0 ? middle : neighbours_of(keys, n, middle).not_above;
+      above_hi = above;
+    }
+  }
+  return {static_cast<Key>(hi), k - above_hi};
+}
+
+#if HWY_TARGET == HWY_AVX2
+// For each mask of eight lanes, the lanes it keeps, one to a byte. g++ 12 copies the table inside Highway
+// 1.0.3's own Compress to the stack at every call, which made a cut 12 times slower.
+struct KeepTable {
+  std::uint64_t lanes[256] = {};
+  constexpr KeepTable() {
+    for (int mask = 0; mask < 256; ++mask) {
+      int kept = 0;
+      for (int lane = 0; lane < 8; ++lane)
+        if ((mask >> lane & 1) != 0) lanes[mask] |= static_cast<std::uint64_t>(lane) << (8 * kept++);
+    }
+  }
+};
+constexpr KeepTable kKeepTable;
+#endif
+
+// Stores the kept lanes of two vectors to a[kept...] and b[kept...], rubbish behind them; returns the new
+// `kept`.
+template <class D, class V, class M>
+HWY_INLINE std::int64_t keep_lanes(D di, V va, V vb, M keep, Key* a, Key* b, std::int64_t kept) {
+#if HWY_TARGET == HWY_AVX2
+  std::uint8_t bits[8] = {0};
+  hn::StoreMaskBits(di, keep, bits);
+  const hn::Rebind<std::uint8_t, D> d8;
+  const auto* list = reinterpret_cast<const std::uint8_t*>(&kKeepTable.lanes[bits[0]]);
+  const auto lanes = hn::IndicesFromVec(di, hn::PromoteTo(di, hn::LoadU(d8, list)));
+  hn::StoreU(hn::TableLookupLanes(va, lanes), di, a + kept);
+  hn::StoreU(hn::TableLookupLanes(vb, lanes), di, b + kept);
+#else
+  hn::StoreU(hn::Compress(va, keep), di, a + kept);
+  hn::StoreU(hn::Compress(vb, keep), di, b + kept);
+#endif
+  return kept + static_cast<std::int64_t>(hn::CountTrue(di, keep));
+}
+
+// 3. Keeps the best of `count` survivors, in column order; returns how many.
+HWY_INLINE std::int64_t apply_cut(const RowScratch& s, std::int64_t count, const Cut& cut) {
+  Key last_tie = -1;
+  std::int64_t at = 0;
+  for (std::int64_t left = cut.ties; left > 0; ++at) left -= s.keys[at] == cut.pivot;
+  if (at > 0) last_tie = mutant("topk.tie_order") ? s.columns[count - 1] : s.columns[at - 1];
+  const hn::ScalableTag<Key> di;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(di));
+  const auto bar = hn::Set(di, cut.pivot);
+  const auto last = hn::Set(di, last_tie);
+  std::int64_t kept = 0;
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const auto key = hn::LoadU(di, s.keys + i);
+    const auto column = hn::LoadU(di, s.columns + i);
+    const auto tie = hn::AndNot(hn::Gt(column, last), hn::Eq(key, bar));
+    kept = keep_lanes(di, key, column, hn::Or(hn::Gt(key, bar), tie), s.keys, s.columns, kept);
+  }
+  for (; i < count; ++i) {
+    const bool keep = s.keys[i] > cut.pivot || (s.keys[i] == cut.pivot && s.columns[i] <= last_tie);
+    s.keys[kept] = s.keys[i];
+    s.columns[kept] = s.columns[i];
+    kept += keep;
+  }
+  return kept;
+}
+
+// Whether any of 64 scores is above the threshold or NaN.
+HWY_INLINE bool any_survivor64(const float* HWY_RESTRICT scores, float threshold) {
+  const hn::CappedTag<float, 16> df;
+  const auto bar = hn::Set(df, threshold);
+  const std::size_t lanes = hn::Lanes(df);
+  auto rejected = hn::Le(hn::LoadU(df, scores), bar);
+  for (std::size_t i = lanes; i < 64; i += lanes)
+    rejected = hn::And(rejected, hn::Le(hn::LoadU(df, scores + i), bar));
+  return !hn::AllTrue(df, rejected);
+}
+
+// Bit i of the word: score i is above the threshold or NaN.
+HWY_INLINE std::uint64_t survivors64(const float* HWY_RESTRICT scores, float threshold) {
+  const hn::CappedTag<float, 16> df;
+  const auto bar = hn::Set(df, threshold);
+#if HWY_TARGET == HWY_AVX2
+  // Four comparisons become one byte mask before they leave the vector unit. Eight movmskps to a word
+  // take 1.4 times a max pass, this 1.08 times. Highway 1.0.3 has no 16 to 8 bit pack of two vectors.
+  const hn::Repartition<std::int32_t, decltype(df)> di;
+  const hn::Repartition<std::int16_t, decltype(df)> dh;
+  alignas(32) static constexpr std::int32_t kInOrder[8] = {0, 4, 1, 5, 2, 6, 3, 7};
+  const auto in_order = hn::SetTableIndices(di, kInOrder);
+  const auto rejected = [&](int at) HWY_ATTR {
+    return hn::BitCast(di, hn::VecFromMask(df, hn::Le(hn::LoadU(df, scores + at), bar)));
+  };
+  const auto rejected32 = [&](int at) HWY_ATTR {
+    const auto first = hn::ReorderDemote2To(dh, rejected(at), rejected(at + 8));
+    const auto second = hn::ReorderDemote2To(dh, rejected(at + 16), rejected(at + 24));
+    const hn::Vec256<std::int32_t> bytes{_mm256_packs_epi16(first.raw, second.raw)};
+    return static_cast<std::uint32_t>(_mm256_movemask_epi8(hn::TableLookupLanes(bytes, in_order).raw));
+  };
+  return ~(rejected32(0) | static_cast<std::uint64_t>(rejected32(32)) << 32);
+#else
+  const std::size_t lanes = hn::Lanes(df);
+  std::uint64_t rejected = 0;
+  for (std::size_t i = 0; i < 64; i += lanes) {
+    std::uint8_t bits[8] = {0};
+    hn::StoreMaskBits(df, hn::Le(hn::LoadU(df, scores + i), bar), bits);
+    rejected |= (bits[0] | static_cast<std::uint64_t>(bits[1]) << 8) << i;
+  }
+  return ~rejected;
+#endif
+}
+
+// Appends the columns of a word's bits. Four stores without a branch: survivors come about one to a word, and
+// a mispredicted branch costs more than three stores for nothing.
+HWY_INLINE std::int64_t append_columns(std::int32_t* HWY_RESTRICT out, std::uint64_t word,
+                                       std::int32_t base) {
+  const int count = __builtin_popcountll(word);
+  for (int i = 0; i < 4; ++i) {
+    out[i] = base + std::countr_zero(word);
+    word &= word - 1;
+  }
+  if (HWY_LIKELY(count <= 4)) return count;
+  if (count == 64) {
+    for (int i = 4; i < 64; ++i) out[i] = base + i;
+    return 64;
+  }
+  for (int i = 4; i < count; ++i) {
+    out[i] = base + std::countr_zero(word);
+    word &= word - 1;
+  }
+  return count;
+}
+
+// 2. Appends the survivors among `length` scores, the first of which is column `first`: their columns, and
+// their scores' bits in place of keys. Where few words have survivors (`sparse`), a test and a branch skip
+// them: 1.08 times a max pass over 1,048,576 scores, against 1.22 without the branch.
+template <bool sparse>
+HWY_INLINE std::int64_t filter_chunk(const float* HWY_RESTRICT scores, std::int64_t length,
+                                     std::int64_t first, float threshold, const RowScratch& s,
+                                     std::int64_t count) {
+  const std::int64_t before = count;
+  std::int64_t i = 0;
+  for (; i + 64 <= length; i += 64) {
+    if (sparse && HWY_LIKELY(!any_survivor64(scores + i, threshold))) continue;
+    count += append_columns(s.columns + count, survivors64(scores + i, threshold),
+                            static_cast<std::int32_t>(first + i));
+  }
+  if (i < length && !mutant("topk.tail")) {
+    float tail[64];
+    for (float& x : tail) x = kMinusInfinity;  // which no threshold lets through
+    std::memcpy(tail, scores + i, static_cast<std::size_t>(length - i) * sizeof(float));
+    count +=
+        append_columns(s.columns + count, survivors64(tail, threshold), static_cast<std::int32_t>(first + i));
+  }
+  for (std::int64_t j = before; j < count; ++j) std::memcpy(s.keys + j, scores + (s.columns[j] - first), 4);
+  return count;
+}
+
+// 1. A threshold that k of the n scores exceed in all likelihood, and not many more; -inf where a sample
+// tells nothing. Runs start at scattered places, so that no period of the data can hide from them.
+template <class Source>
+HWY_INLINE float guess_threshold(const Source& source, std::int64_t n, std::int64_t k, const RowScratch& s) {
+  if (n < kLeastGuessed || n <= 2 * k) return kMinusInfinity;
+  const std::int64_t runs = sample_size(n) / kSampleRun;
+  const std::int64_t step = n / runs;
+  const auto places = static_cast<std::uint64_t>(step - kSampleRun + 1);
+  std::uint32_t state = 0x9e3779b9u;
+  for (std::int64_t i = 0; i < runs; ++i) {
+    state = state * 1664525u + 1013904223u;
+    const std::int64_t at = i * step + static_cast<std::int64_t>((state * places) >> 32);
+    std::memcpy(s.keys + i * kSampleRun, source.fetch(at, kSampleRun, s.chunk), kSampleRun * sizeof(float));
+  }
+  const std::int64_t sample = runs * kSampleRun;
+  bits_to_keys(s.keys, sample);
+  const double expected = static_cast<double>(k) * static_cast<double>(sample) / static_cast<double>(n);
+  const auto rank = static_cast<std::int64_t>(expected + 4.0 * std::sqrt(expected) + 3.0);
+  if (rank + rank / 8 >= sample) return kMinusInfinity;
+  const Cut cut = find_cut(s.keys, sample, rank, rank + rank / 8);
+  return threshold_of(cut.ties > 0 ? cut.pivot - 1 : cut.pivot);
+}
+
+// Leaves the columns of the best min(k, n) scores other than -inf in s.columns, ascending; returns how many.
+// source.fetch(first, count, buffer) gives `count` scores, the row's own or a copy in buffer.
+template <class Source>
+HWY_INLINE std::int64_t select_row(const Source& source, std::int64_t n, std::int64_t k,
+                                   const RowScratch& s) {
+  float guess = guess_threshold(source, n, k, s);
+  for (;;) {
+    float threshold = guess;
+    bool sparse = guess > kMinusInfinity && k < n / 300;
+    std::int64_t count = 0;
+    std::int64_t keyed = 0;  // entries whose keys are made; behind them s.keys holds score bits
+    for (std::int64_t first = 0; first < n; first += kChunk) {
+      if (count + kChunk > s.capacity) {
+        bits_to_keys(s.keys + keyed, count - keyed);
+        const Cut cut = find_cut(s.keys, count, k, k);
+        count = keyed = apply_cut(s, count, cut);
+        if (cut.pivot == kKeyNan) break;  // k NaN: nothing ranks above
+        threshold = threshold_of(mutant("topk.threshold") ? cut.pivot + 1 : cut.pivot);
+        sparse = k < first / 300;
+      }
+      const std::int64_t length = n - first < kChunk ? n - first : kChunk;
+      const float* scores = source.fetch(first, length, s.chunk);
+      count = sparse ? filter_chunk<true>(scores, length, first, threshold, s, count)
+                     : filter_chunk<false>(scores, length, first, threshold, s, count);
+    }
+    if (count < k && guess > kMinusInfinity && !mutant("topk.again")) {
+      guess = kMinusInfinity;
+      continue;
+    }
+    if (count <= k) return count;
+    bits_to_keys(s.keys + keyed, count - keyed);
+    return apply_cut(s, count, find_cut(s.keys, count, k, k));
+  }
+}
+
+}  // namespace keysieve::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
