@@ -18,6 +18,7 @@ constexpr void visit_tensors(const MqaLogitsArgs& a, F&& f) {
   f("scores", a.scores, Access::write);
 }
 
+// MQA-40 is the caller's duty: scales of q and constant factors are folded into weights.
 constexpr Status judge(const MqaLogitsArgs& a) {
   Dim rows, heads, dim, width;
   Check check("mqa_logits");
@@ -28,39 +29,48 @@ constexpr Status judge(const MqaLogitsArgs& a) {
       .shape("scores", a.scores, {&rows, &width}, "MQA-05 scores is [rows, width]")
       .dtype("scores", a.scores, {DType::f32, DType::bf16}, "MQA-06 scores is f32 or bf16")
       .contiguous("scores", a.scores, 1, "MQA-07 columns of scores are contiguous")
+      .that(heads.value >= 1 && heads.value <= 128, "q", "MQA-08 heads is 1 to 128", heads.value)
+      .that(dim.value == 32 || dim.value == 64 || dim.value == 128, "q", "MQA-09 dim is 32, 64 or 128",
+            dim.value)
+      .contiguous("q", a.q, 2, "MQA-10 the elements of a head are contiguous")
       .that(a.keys.given() != a.cache.given(), "keys",
-            "MQA-08 either keys (ragged) or cache (paged) is given", a.keys.given() ? "both" : "neither");
+            "MQA-11 either keys (ragged) or cache (paged) is given", a.keys.given() ? "both" : "neither");
   if (!check.holds()) return check.status();
   if (a.keys.given()) {
     Dim keys;
-    check.shape("keys", a.keys, {&keys, &dim}, "MQA-09 keys is [keys, dim]")
-        .dtype("keys", a.keys, {a.q.dtype}, "MQA-10 keys have the dtype of q")
-        .that(keys.value >= width.value, "keys", "MQA-11 there is a key for each column", keys.value)
+    check.shape("keys", a.keys, {&keys, &dim}, "MQA-12 keys is [keys, dim]")
+        .dtype("keys", a.keys, {a.q.dtype}, "MQA-13 keys have the dtype of q");
+    if (!check.holds()) return check.status();
+    check.contiguous("keys", a.keys, 1, "MQA-14 the elements of a key are contiguous")
+        .that(keys.value >= width.value, "keys", "MQA-15 there is a key for each column", keys.value)
         .that(a.key_scales.given() == (a.q.dtype == DType::u8), "key_scales",
-              "MQA-12 key_scales go with u8 keys", a.key_scales.given() ? "a tensor" : "nothing")
-        .optional_shape("key_scales", a.key_scales, {&keys}, "MQA-13 key_scales is [keys]")
-        .dtype("key_scales", a.key_scales, {DType::f32}, "MQA-14 key_scales is f32")
-        .that(!a.page_table.given(), "page_table", "MQA-15 a page table goes with a cache", "a tensor");
+              "MQA-16 key_scales go with u8 keys", a.key_scales.given() ? "a tensor" : "nothing")
+        .optional_shape("key_scales", a.key_scales, {&keys}, "MQA-17 key_scales is [keys]")
+        .dtype("key_scales", a.key_scales, {DType::f32}, "MQA-18 key_scales is f32")
+        .that(!a.page_table.given(), "page_table", "MQA-19 a page table goes with a cache", "a tensor");
   } else {
     Dim requests;
-    check.that(a.page_tokens >= 1, "page_tokens", "MQA-16 page_tokens >= 1", a.page_tokens)
-        .dtype("cache", a.cache, {a.q.dtype}, "MQA-17 the cache has the dtype of q")
-        .that(!a.key_scales.given(), "key_scales", "MQA-18 a cache holds its own scales", "a tensor")
+    check.that(a.page_tokens >= 1, "page_tokens", "MQA-20 page_tokens >= 1", a.page_tokens)
+        .dtype("cache", a.cache, {a.q.dtype}, "MQA-21 the cache has the dtype of q")
+        .that(!a.key_scales.given(), "key_scales", "MQA-22 a cache holds its own scales", "a tensor")
         .shape("page_table", a.page_table, {&requests, kAnyExtent},
-               "MQA-19 page_table is [requests, columns]")
-        .dtype("page_table", a.page_table, {DType::i32}, "MQA-20 page_table is i32");
+               "MQA-23 page_table is [requests, columns]")
+        .dtype("page_table", a.page_table, {DType::i32}, "MQA-24 page_table is i32");
     if (!check.holds()) return check.status();
     if (a.q.dtype == DType::bf16)
       check.shape("cache", a.cache, {kAnyExtent, a.page_tokens, &dim},
-                  "MQA-21 a bf16 cache is [pages, page_tokens, dim]");
+                  "MQA-25 a bf16 cache is [pages, page_tokens, dim]");
     else
-      check.shape("cache", a.cache, {kAnyExtent, kAnyExtent}, "MQA-22 an fp8 cache is [pages, bytes]")
-          .that(!check.holds() || a.cache.shape[1] >= a.page_tokens * (dim.value + 4), "cache",
-                "MQA-23 a page holds page_tokens * (dim + 4) bytes", a.cache.shape[1])
-          .contiguous("cache", a.cache, 1, "MQA-24 the bytes of a page are contiguous");
+      check.shape("cache", a.cache, {kAnyExtent, kAnyExtent}, "MQA-26 an fp8 cache is [pages, bytes]");
     if (!check.holds()) return check.status();
-    check.that(requests.value == 0 ? rows.value == 0 : rows.value % requests.value == 0, "page_table",
-               "MQA-25 every request has the same number of rows", requests.value);
+    check.contiguous("cache", a.cache, a.cache.rank - 1, "MQA-27 the last axis of a cache is contiguous")
+        .that(a.q.dtype == DType::bf16 || a.cache.shape[1] / (dim.value + 4) >= a.page_tokens, "cache",
+              "MQA-28 a page holds page_tokens * (dim + 4) bytes", a.cache.shape[1])
+        .that(requests.value == 0 ? rows.value == 0 : rows.value % requests.value == 0, "page_table",
+              "MQA-29 every request has the same number of rows", requests.value)
+        // Engines pad queries and lengths apart from page tables: whose row would be whose?
+        .that(a.bounds.form == BoundsForm::ends || requests.value * a.bounds.next_n == rows.value,
+              "page_table", "MQA-30 rows is requests * next_n", requests.value);
   }
   if (!check.holds()) return check.status();
   return judge_bounds(check, a.bounds, rows).status();

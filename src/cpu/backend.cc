@@ -4,6 +4,7 @@
 namespace keysieve {
 namespace cpu {
 
+extern const Kernel<MqaLogitsArgs> kMqaLogitsKernels[1];
 extern const Kernel<CandidateMaskArgs> kCandidateMaskKernels[1];
 extern const Kernel<TopkArgs> kTopkKernels[1];
 extern const Kernel<TranslateArgs> kTranslateKernels[1];
@@ -14,7 +15,7 @@ extern const Backend kCpuBackend{"cpu",
                                  DeviceType::cpu,
                                  true,
                                  {
-                                     {},                          // mqa_logits
+                                     cpu::kMqaLogitsKernels,      //
                                      {},                          // candidate_blocks
                                      cpu::kCandidateMaskKernels,  //
                                      cpu::kTopkKernels,           //

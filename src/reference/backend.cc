@@ -4,6 +4,7 @@
 namespace keysieve {
 namespace reference {
 
+extern const Kernel<MqaLogitsArgs> kMqaLogitsKernels[1];
 extern const Kernel<CandidateMaskArgs> kCandidateMaskKernels[1];
 extern const Kernel<TopkArgs> kTopkKernels[1];
 extern const Kernel<TranslateArgs> kTranslateKernels[1];
@@ -14,7 +15,7 @@ extern const Backend kReferenceBackend{"reference",
                                        DeviceType::cpu,
                                        false,
                                        {
-                                           {},                                // mqa_logits
+                                           reference::kMqaLogitsKernels,      //
                                            {},                                // candidate_blocks
                                            reference::kCandidateMaskKernels,  //
                                            reference::kTopkKernels,           //
