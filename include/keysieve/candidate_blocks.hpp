@@ -18,7 +18,7 @@
 #include "keysieve/plan.hpp"
 #include "keysieve/tensor.hpp"
 
-namespace keysieve {
+namespace [[gnu::visibility("default")]] keysieve {
 
 // keep: a block with a NaN ranks first. drop: it is left out. ignore: its NaN entries do not count.
 enum class NanPolicy : std::uint8_t { keep, drop, ignore };

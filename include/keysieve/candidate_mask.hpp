@@ -13,7 +13,7 @@
 #include "keysieve/plan.hpp"
 #include "keysieve/tensor.hpp"
 
-namespace keysieve {
+namespace [[gnu::visibility("default")]] keysieve {
 
 // Columns that a row owns: [0, width), [0, end) or [start, end).
 enum class WriteRange : std::uint8_t { full, live, window };

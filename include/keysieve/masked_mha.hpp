@@ -17,7 +17,7 @@
 #include "keysieve/plan.hpp"
 #include "keysieve/tensor.hpp"
 
-namespace keysieve {
+namespace [[gnu::visibility("default")]] keysieve {
 
 struct MaskedMhaArgs {
   Tensor q;

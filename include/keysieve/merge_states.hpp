@@ -10,7 +10,7 @@
 #include "keysieve/plan.hpp"
 #include "keysieve/tensor.hpp"
 
-namespace keysieve {
+namespace [[gnu::visibility("default")]] keysieve {
 
 struct MergeStatesArgs {
   Tensor outs;

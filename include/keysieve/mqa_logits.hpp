@@ -24,7 +24,7 @@
 #include "keysieve/plan.hpp"
 #include "keysieve/tensor.hpp"
 
-namespace keysieve {
+namespace [[gnu::visibility("default")]] keysieve {
 
 // untouched: only [start, end) is written. neg_inf: the rest of the row becomes -inf.
 enum class Tail : std::uint8_t { untouched, neg_inf };

@@ -53,17 +53,20 @@ struct Explanation {
 };
 
 // Judges the arguments and picks the first kernel that takes them. Data pointers may still be null.
+// (GCC and clang give a template's instance no visibility from its namespace, hence the attributes.)
 template <class Args>
-[[nodiscard]] Status plan(const Args& args, const PlanOptions& options, Plan<Args>& out);
+[[nodiscard, gnu::visibility("default")]] Status plan(const Args& args, const PlanOptions& options,
+                                                      Plan<Args>& out);
 
 // Judges again (arguments may have changed since plan()), then works or enqueues. Reentrant; allocates
 // nothing, prints nothing, reads no environment.
 template <class Args>
-[[nodiscard]] Status run(const Plan<Args>& plan, const Args& args, Workspace workspace, Stream stream);
+[[nodiscard, gnu::visibility("default")]] Status run(const Plan<Args>& plan, const Args& args,
+                                                     Workspace workspace, Stream stream);
 
 // Every kernel of every enabled backend with the reason why it was or was not taken.
 template <class Args>
-[[nodiscard]] Explanation explain(const Args& args, const PlanOptions& options);
+[[nodiscard, gnu::visibility("default")]] Explanation explain(const Args& args, const PlanOptions& options);
 
 // The enabled backends, and every kernel of one, by public name.
 [[nodiscard]] std::vector<std::string> backend_names();

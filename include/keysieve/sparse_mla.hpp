@@ -14,7 +14,7 @@
 #include "keysieve/plan.hpp"
 #include "keysieve/tensor.hpp"
 
-namespace keysieve {
+namespace [[gnu::visibility("default")]] keysieve {
 
 struct SparseMlaArgs {
   Tensor q;

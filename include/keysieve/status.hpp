@@ -1,6 +1,7 @@
 // status: what every call returns. Trivially copyable; making one allocates nothing.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -14,6 +15,8 @@ enum class Code : std::int32_t {
   bad_file = 4,             // a file is truncated, malformed or contradicts itself
   io_error = 5,             // the operating system refused a read or a write
   device_error = 6,         // a device or its driver refused a launch
+  out_of_memory = 7,        // an allocator had nothing to give
+  internal_error = 8,       // a callback threw, or a defect of keysieve
 };
 
 struct Status {
@@ -29,6 +32,9 @@ struct Status {
 
   // "topk: scores: expected scores is [rows, width] (TOP-02), got [3, 7] f32". Allocates.
   [[nodiscard]] std::string message() const;
+  // The same, cut to `capacity` and ended with 0, like snprintf; returns the length of the whole. Allocates
+  // nothing.
+  std::size_t message(char* text, std::size_t capacity) const;
 };
 
 // One sentence for each code, for callers that have only the number.

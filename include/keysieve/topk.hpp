@@ -23,7 +23,7 @@
 #include "keysieve/plan.hpp"
 #include "keysieve/tensor.hpp"
 
-namespace keysieve {
+namespace [[gnu::visibility("default")]] keysieve {
 
 enum class TopkOrder : std::uint8_t { ascending_column, by_score };
 

@@ -14,7 +14,7 @@
 #include "keysieve/plan.hpp"
 #include "keysieve/tensor.hpp"
 
-namespace keysieve {
+namespace [[gnu::visibility("default")]] keysieve {
 
 enum class TranslateMode : std::uint8_t { keep, compact };
 

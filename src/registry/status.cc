@@ -1,19 +1,49 @@
 #include "keysieve/status.hpp"
 
-#include <cstring>
+#include <string_view>
 
 namespace keysieve {
 
+std::size_t Status::message(char* text, std::size_t capacity) const {
+  std::size_t length = 0;
+  const auto append = [&](std::string_view words) {
+    for (const char letter : words) {
+      if (length + 1 < capacity) text[length] = letter;
+      ++length;
+    }
+  };
+  if (ok()) {
+    append("ok");
+  } else {
+    const std::string_view broken = rule;
+    const std::size_t space = broken.find(' ');
+    append(operation);
+    append(": ");
+    if (argument[0] != 0) {
+      append(argument);
+      append(": ");
+    }
+    if (space != std::string_view::npos) {
+      append("expected ");
+      append(broken.substr(space + 1));
+      append(" (");
+      append(broken.substr(0, space));
+      append(")");
+    } else {
+      append(sentence(code));
+    }
+    if (seen[0] != 0) {
+      append(", got ");
+      append(seen);
+    }
+  }
+  if (capacity > 0) text[length < capacity ? length : capacity - 1] = 0;
+  return length;
+}
+
 std::string Status::message() const {
-  if (ok()) return "ok";
-  std::string text = std::string(operation) + ": ";
-  if (argument[0] != 0) text += std::string(argument) + ": ";
-  const char* space = std::strchr(rule, ' ');
-  if (space != nullptr)
-    text += "expected " + std::string(space + 1) + " (" + std::string(rule, space) + ")";
-  else
-    text += sentence(code);
-  if (seen[0] != 0) text += ", got " + std::string(seen);
+  std::string text(message(nullptr, 0), ' ');
+  message(text.data(), text.size() + 1);
   return text;
 }
 
@@ -33,6 +63,10 @@ const char* sentence(Code code) {
       return "the operating system refused a read or a write";
     case Code::device_error:
       return "the device or its driver refused the work";
+    case Code::out_of_memory:
+      return "an allocator had nothing to give";
+    case Code::internal_error:
+      return "a callback threw, or keysieve has a defect";
   }
   return "an unknown code";
 }

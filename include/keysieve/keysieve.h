@@ -1,0 +1,473 @@
+/* keysieve.h: every operation of keysieve for C, and for whatever links C (Rust, Go, Python).
+ *
+ * Tensors are DLPack's DLTensor, read and never kept: strides count elements, NULL strides mean compact
+ * row-major, byte_offset is added to data. A NULL tensor pointer is an optional argument that was not given.
+ *
+ *   dtypes   float32, bfloat16, int32, int64, uint8, uint32; float8_e4m3fn and float8_e8m0fnu (DLPack's codes
+ *            10 and 14) count as uint8. Other float8 formats are refused: their bytes mean something else.
+ *   devices  kDLCPU, kDLCUDAHost (host memory to keysieve), kDLCUDA
+ *
+ * Structs start with struct_size: set it to sizeof and the rest to zero, then fill in what you need. Zero, or
+ * NULL, in any field is that field's default, so code that was compiled against an older and smaller struct
+ * keeps its meaning; a struct of a newer header is taken while all that this library does not know is zero.
+ *
+ *   keysieve_topk_args args = {.struct_size = sizeof args, .scores = &scores, .bounds = &bounds, .k = 512,
+ *                              .out = &out};
+ *   keysieve_error error = {.struct_size = sizeof error};
+ *   if (keysieve_topk(&args, NULL, workspace, workspace_bytes, &error) != KEYSIEVE_OK) puts(error.text);
+ *
+ * Each operation has four functions; `options` and `error` may be NULL everywhere.
+ *
+ *   keysieve_OP                  works or, on a device, enqueues on options->stream. The workspace starts on
+ *                                64 bytes and has at least the bytes that the next function names; its
+ * content means nothing before and after. If it is NULL and options name an allocator, that lends one for the
+ * call. Returns a keysieve_code. keysieve_OP_workspace_bytes  what a call with these shapes and these options
+ * needs; data may be NULL keysieve_OP_supports         1: a kernel takes these arguments; 0: *error says why
+ * not; data may be NULL keysieve_OP_explain          writes a line for every kernel: chosen, or why it was
+ * not. Like snprintf it cuts the text to the buffer, ends it with 0 and returns the length of the whole.
+ * Alone among the four it allocates; data may be NULL
+ *
+ * All functions may be called from any thread at any time. None throws, prints, or reads the environment.
+ */
+#ifndef KEYSIEVE_KEYSIEVE_H_
+#define KEYSIEVE_KEYSIEVE_H_
+
+#include <dlpack/dlpack.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(_WIN32)
+#define KEYSIEVE_API
+#else
+#define KEYSIEVE_API __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- errors ---- */
+
+typedef enum keysieve_code {
+  KEYSIEVE_OK = 0,
+  KEYSIEVE_INVALID_ARGUMENT = 1,    /* an argument breaks a rule of docs/contracts */
+  KEYSIEVE_UNSUPPORTED = 2,         /* legal, but no enabled kernel takes it */
+  KEYSIEVE_WORKSPACE_TOO_SMALL = 3, /* nothing was written */
+  KEYSIEVE_BAD_FILE = 4,            /* the C++ and command line interfaces only */
+  KEYSIEVE_IO_ERROR = 5,            /* likewise */
+  KEYSIEVE_DEVICE_ERROR = 6,        /* a device or its driver refused a launch */
+  KEYSIEVE_OUT_OF_MEMORY = 7,       /* an allocator had nothing to give */
+  KEYSIEVE_INTERNAL_ERROR = 8       /* a callback threw, or a defect of keysieve */
+} keysieve_code;
+
+/* Filled in by a call that fails; a call that succeeds sets code to KEYSIEVE_OK and text to "". The pointers
+ * name constants of the library. */
+typedef struct keysieve_error {
+  size_t struct_size;
+  int32_t code; /* keysieve_code */
+  int32_t reserved;
+  const char* operation; /* "topk" */
+  const char* argument;  /* "scores" */
+  const char* rule;      /* "TOP-02 scores is [rows, width]" */
+  char text[512];        /* all of it in one line, with the value that was seen */
+} keysieve_error;
+
+/* One sentence for a code. */
+KEYSIEVE_API const char* keysieve_code_sentence(int code);
+
+/* ---- what this library has ---- */
+
+KEYSIEVE_API const char* keysieve_version(void);              /* "0.1.0" */
+KEYSIEVE_API size_t keysieve_backend_count(void);             /* in the order in which they are asked */
+KEYSIEVE_API const char* keysieve_backend_name(size_t index); /* "cpu"; NULL past the last */
+KEYSIEVE_API size_t keysieve_kernel_count(const char* backend);
+KEYSIEVE_API const char* keysieve_kernel_name(const char* backend, size_t index); /* "cpu.topk.select" */
+
+/* ---- how a call runs ---- */
+
+/* Where host work runs. for_each calls body(context, task) once for every task in [0, tasks), in any order,
+ * on any threads, and returns after the last one has returned. Running them one after the other is always
+ * right. concurrency is the most tasks that one call hands out; workspaces grow with it. */
+typedef struct keysieve_executor {
+  size_t struct_size;
+  void* self;
+  void (*for_each)(void* self, int64_t tasks, void (*body)(void* context, int64_t task), void* context);
+  int32_t concurrency;
+  int32_t reserved;
+} keysieve_executor;
+
+/* Lends the workspace of calls that bring none. On a device the memory is device memory, and release() is
+ * called as soon as the work is enqueued: give and take it back in the order of options->stream. */
+typedef struct keysieve_allocator {
+  size_t struct_size;
+  void* self;
+  void* (*allocate)(void* self, size_t bytes, size_t alignment); /* NULL: nothing left */
+  void (*release)(void* self, void* memory, size_t bytes);
+} keysieve_allocator;
+
+typedef struct keysieve_options {
+  size_t struct_size;
+  const char* backend;       /* "cpu", "reference", "cuda"; NULL: the fast one for the tensors' device */
+  const char* kernel;        /* the only kernel allowed, by name; NULL: any */
+  const char* const* forbid; /* kernels not allowed, by name */
+  size_t forbid_count;
+  const keysieve_executor* executor; /* NULL: the calling thread */
+  const keysieve_allocator* allocator;
+  void* stream; /* cudaStream_t */
+} keysieve_options;
+
+/* Threads for those who have none of their own (oneTBB); 0: as many as this process may use. NULL: no memory.
+ * The executor lives as long as its pool. */
+typedef struct keysieve_thread_pool keysieve_thread_pool;
+KEYSIEVE_API keysieve_thread_pool* keysieve_thread_pool_create(int threads);
+KEYSIEVE_API const keysieve_executor* keysieve_thread_pool_executor(const keysieve_thread_pool* pool);
+KEYSIEVE_API void keysieve_thread_pool_destroy(keysieve_thread_pool* pool);
+
+/* ---- arguments that several operations share ---- */
+
+/* Which half-open range of columns [start, end) each row may see. Data, not shapes: every value is legal, and
+ * too long or negative ones give clamped or empty rows. */
+enum {
+  KEYSIEVE_BOUNDS_ENDS = 0,   /* end[r / row_repeat], and start likewise where it is given */
+  KEYSIEVE_BOUNDS_LENGTHS = 1 /* end is [B]: row b*next_n + j ends at length[b] - next_n + j + 1;
+                                 or [B, next_n]: at length[b][j] */
+};
+enum {
+  KEYSIEVE_UNIT_TOKENS = 0,    /* lengths are divided by ratio, rounding down */
+  KEYSIEVE_UNIT_COMPRESSED = 1 /* lengths count columns already */
+};
+typedef struct keysieve_bounds {
+  size_t struct_size;
+  int32_t form;
+  int32_t unit;
+  const DLTensor* start; /* i32|i64 [ceil(rows / row_repeat)], any stride; NULL: 0 */
+  const DLTensor* end;   /* i32|i64, as above; required */
+  int64_t row_repeat;    /* 0: 1 */
+  int64_t next_n;        /* rows per request; 0: 1 */
+  int64_t ratio;         /* tokens per column; 0: 1 */
+} keysieve_bounds;
+
+/* From a request's own position to a slot of the shared cache:
+ * slot = page_table[request][position / page_size] * page_size + position % page_size. A request or column
+ * outside the table and a page id outside the pool have no slot. */
+typedef struct keysieve_page_map {
+  size_t struct_size;
+  const DLTensor* page_table;     /* i32 [requests, columns], any strides; required */
+  const DLTensor* row_to_request; /* i32 [rows]; NULL: row / next_n */
+  const DLTensor* table_start;    /* i32|i64 [rows]: position of local index 0; NULL: 0 */
+  int64_t page_size;              /* 0: 64 */
+  int64_t pool_pages;             /* 0 or -1: unknown, so that only negative ids have no slot */
+  int64_t next_n;                 /* 0: 1 */
+} keysieve_page_map;
+
+/* ---- mqa_logits: score[r, c] = sum over heads h of weights[r, h] * max(0, q[r, h] . key[c]) ----
+ *
+ * A page id outside the cache makes its keys -inf; NaN keys give NaN. */
+enum {
+  KEYSIEVE_TAIL_UNTOUCHED = 0, /* only [start, end) is written */
+  KEYSIEVE_TAIL_NEG_INF = 1    /* the rest of the row becomes -inf */
+};
+typedef struct keysieve_mqa_logits_args {
+  size_t struct_size;
+  const DLTensor* q;          /* bf16|u8 [rows, heads, dim]; u8: e4m3fn, its scale folded into weights */
+  const DLTensor* weights;    /* f32|bf16 [rows, heads] */
+  const DLTensor* keys;       /* ragged: bf16|u8 [keys, dim], column c is key c */
+  const DLTensor* key_scales; /* ragged, u8: f32 [keys] */
+  const DLTensor* cache; /* paged: bf16 [pages, page_tokens, dim], or u8 [pages, bytes]: page_tokens * dim
+                            codes, then page_tokens f32 scales */
+  const DLTensor* page_table;    /* paged: i32 [requests, columns]; rows / requests rows of each, in order */
+  int64_t page_tokens;           /* 0: 64 */
+  const keysieve_bounds* bounds; /* required */
+  int32_t tail;
+  int32_t reserved;
+  const DLTensor* scores; /* f32|bf16 [rows, width], columns contiguous */
+} keysieve_mqa_logits_args;
+
+KEYSIEVE_API int keysieve_mqa_logits(const keysieve_mqa_logits_args* args, const keysieve_options* options,
+                                     void* workspace, size_t workspace_bytes, keysieve_error* error);
+KEYSIEVE_API int keysieve_mqa_logits_workspace_bytes(const keysieve_mqa_logits_args* args,
+                                                     const keysieve_options* options, size_t* bytes,
+                                                     keysieve_error* error);
+KEYSIEVE_API int keysieve_mqa_logits_supports(const keysieve_mqa_logits_args* args,
+                                              const keysieve_options* options, keysieve_error* error);
+KEYSIEVE_API size_t keysieve_mqa_logits_explain(const keysieve_mqa_logits_args* args,
+                                                const keysieve_options* options, char* text,
+                                                size_t text_bytes);
+
+/* ---- candidate_blocks: per row, the best blocks of keys ----
+ *
+ * A block's score is the greatest of its visible scores. The newest block is always kept; others at -inf
+ * never are. Equal scores: the smaller id. Block b covers columns [start + b*block_size, start +
+ * (b+1)*block_size). */
+enum {
+  KEYSIEVE_NAN_KEEP = 0,  /* a block with a NaN ranks first */
+  KEYSIEVE_NAN_DROP = 1,  /* it is left out */
+  KEYSIEVE_NAN_IGNORE = 2 /* its NaN entries do not count */
+};
+enum {
+  KEYSIEVE_ORDER_ASCENDING = 0, /* by id, or by column */
+  KEYSIEVE_ORDER_BY_SCORE = 1
+};
+typedef struct keysieve_candidate_blocks_args {
+  size_t struct_size;
+  const DLTensor* scores;        /* f32|bf16 [rows, width], any strides */
+  const keysieve_bounds* bounds; /* required */
+  int64_t block_size;            /* 0: 8 */
+  int32_t nan;
+  int32_t order;
+  const DLTensor* candidates; /* out: i32 [rows, candidates], -1 in unused places */
+} keysieve_candidate_blocks_args;
+
+KEYSIEVE_API int keysieve_candidate_blocks(const keysieve_candidate_blocks_args* args,
+                                           const keysieve_options* options, void* workspace,
+                                           size_t workspace_bytes, keysieve_error* error);
+KEYSIEVE_API int keysieve_candidate_blocks_workspace_bytes(const keysieve_candidate_blocks_args* args,
+                                                           const keysieve_options* options, size_t* bytes,
+                                                           keysieve_error* error);
+KEYSIEVE_API int keysieve_candidate_blocks_supports(const keysieve_candidate_blocks_args* args,
+                                                    const keysieve_options* options, keysieve_error* error);
+KEYSIEVE_API size_t keysieve_candidate_blocks_explain(const keysieve_candidate_blocks_args* args,
+                                                      const keysieve_options* options, char* text,
+                                                      size_t text_bytes);
+
+/* ---- candidate_mask: in place, -inf over every score whose block is not listed ---- */
+enum {
+  KEYSIEVE_WRITE_LIVE = 0,  /* a row owns [0, end), and not one column more */
+  KEYSIEVE_WRITE_FULL = 1,  /* [0, width) */
+  KEYSIEVE_WRITE_WINDOW = 2 /* [start, end) */
+};
+typedef struct keysieve_candidate_mask_args {
+  size_t struct_size;
+  const DLTensor* scores; /* in and out: f32|bf16 [rows, width], any strides; kept scores keep their bits */
+  const keysieve_bounds* bounds; /* required */
+  const DLTensor* candidates;    /* i32 [rows, candidates], any order, duplicates and -1 allowed */
+  int64_t block_size;            /* 0: 8 */
+  int32_t write_range;
+  int32_t edge; /* 1: a listed block at or past the width keeps column width - 1, if the row may see it */
+} keysieve_candidate_mask_args;
+
+KEYSIEVE_API int keysieve_candidate_mask(const keysieve_candidate_mask_args* args,
+                                         const keysieve_options* options, void* workspace,
+                                         size_t workspace_bytes, keysieve_error* error);
+KEYSIEVE_API int keysieve_candidate_mask_workspace_bytes(const keysieve_candidate_mask_args* args,
+                                                         const keysieve_options* options, size_t* bytes,
+                                                         keysieve_error* error);
+KEYSIEVE_API int keysieve_candidate_mask_supports(const keysieve_candidate_mask_args* args,
+                                                  const keysieve_options* options, keysieve_error* error);
+KEYSIEVE_API size_t keysieve_candidate_mask_explain(const keysieve_candidate_mask_args* args,
+                                                    const keysieve_options* options, char* text,
+                                                    size_t text_bytes);
+
+/* ---- topk: per row, the k greatest scores inside the row's bounds ----
+ *
+ * Exact. Equal scores: the smaller column. -0 equals +0. NaN above +inf. */
+enum {
+  KEYSIEVE_SPACE_LOCAL = 0,    /* columns from the row's start */
+  KEYSIEVE_SPACE_ABSOLUTE = 1, /* columns of the matrix */
+  KEYSIEVE_SPACE_OFFSET = 2,   /* offset[row] + local */
+  KEYSIEVE_SPACE_PAGED = 3     /* slots, through `pages` */
+};
+enum {
+  KEYSIEVE_LAYOUT_DENSE = 0,
+  KEYSIEVE_LAYOUT_COMPACT =
+      1 /* scores[r][j*block_size + o] is column start + candidates[r][j]*block_size + o */
+};
+typedef struct keysieve_topk_args {
+  size_t struct_size;
+  const DLTensor* scores;        /* f32|bf16 [rows, width], columns contiguous */
+  const keysieve_bounds* bounds; /* required */
+  int64_t k;
+  int32_t order;              /* KEYSIEVE_ORDER_... */
+  int32_t keep_neg_inf;       /* 1: columns that hold -inf may be returned */
+  const DLTensor* candidates; /* i32 [rows, candidates]; NULL: every column takes part */
+  int64_t block_size;         /* 0: 8 */
+  int32_t layout;
+  int32_t space;
+  const DLTensor* offset;         /* offset space: i32|i64 [rows] */
+  const keysieve_page_map* pages; /* paged space */
+  const DLTensor* out;            /* i32 [rows, k], in the paged space also i64; -1 in unused places */
+  const DLTensor* values;         /* f32 [rows, k]: their scores, -inf in unused places; NULL: not wanted */
+  const DLTensor* counts;         /* i32 [rows]: places used; NULL: not wanted */
+  const DLTensor* raw;            /* i32 [rows, k], paged space: the local columns; NULL: not wanted */
+} keysieve_topk_args;
+
+KEYSIEVE_API int keysieve_topk(const keysieve_topk_args* args, const keysieve_options* options,
+                               void* workspace, size_t workspace_bytes, keysieve_error* error);
+KEYSIEVE_API int keysieve_topk_workspace_bytes(const keysieve_topk_args* args,
+                                               const keysieve_options* options, size_t* bytes,
+                                               keysieve_error* error);
+KEYSIEVE_API int keysieve_topk_supports(const keysieve_topk_args* args, const keysieve_options* options,
+                                        keysieve_error* error);
+KEYSIEVE_API size_t keysieve_topk_explain(const keysieve_topk_args* args, const keysieve_options* options,
+                                          char* text, size_t text_bytes);
+
+/* ---- translate: a selection's local indices to cache slots ---- */
+enum {
+  KEYSIEVE_TRANSLATE_COMPACT = 0, /* found slots first, in order, then -1 */
+  KEYSIEVE_TRANSLATE_KEEP = 1     /* slots[r][t] belongs to indices[r][t] */
+};
+typedef struct keysieve_translate_args {
+  size_t struct_size;
+  const DLTensor* indices;        /* i32 [rows, k], any strides; negative: unused */
+  const keysieve_page_map* pages; /* required */
+  int32_t mode;
+  int32_t reserved;
+  const DLTensor* slots;  /* out: i32|i64 [rows, k], -1 in unused places */
+  const DLTensor* counts; /* out: i32 [rows]; NULL: not wanted */
+  const DLTensor* raw;    /* out: i32 [rows, k], the index behind each slot; NULL: not wanted */
+} keysieve_translate_args;
+
+KEYSIEVE_API int keysieve_translate(const keysieve_translate_args* args, const keysieve_options* options,
+                                    void* workspace, size_t workspace_bytes, keysieve_error* error);
+KEYSIEVE_API int keysieve_translate_workspace_bytes(const keysieve_translate_args* args,
+                                                    const keysieve_options* options, size_t* bytes,
+                                                    keysieve_error* error);
+KEYSIEVE_API int keysieve_translate_supports(const keysieve_translate_args* args,
+                                             const keysieve_options* options, keysieve_error* error);
+KEYSIEVE_API size_t keysieve_translate_explain(const keysieve_translate_args* args,
+                                               const keysieve_options* options, char* text,
+                                               size_t text_bytes);
+
+/* ---- packed_mask: one bit a key; key j of a row is bit j % 32 of word j / 32, and 1 keeps it ----
+ *
+ * Every word of every padded row is written. One of indices, candidates and scores says what is kept. */
+typedef struct keysieve_packed_mask_args {
+  size_t struct_size;
+  const DLTensor* q_start;    /* i32 [requests + 1]: request b owns rows [q_start[b], q_start[b+1]) */
+  const DLTensor* key_first;  /* i32|i64 [requests]: bit j stands for local key key_first[b] + j; NULL: 0 */
+  const DLTensor* key_count;  /* i32|i64 [requests]: bits that mean something; the others are 0 */
+  const DLTensor* indices;    /* i32 [tokens, k]: topk's local columns */
+  const DLTensor* candidates; /* i32 [tokens, candidates]: every key of the listed blocks */
+  int64_t block_size;         /* 0: 8 */
+  const DLTensor* scores;     /* f32|bf16 [tokens, width]: score >= threshold, or NaN */
+  const DLTensor* thresholds; /* f32 [tokens], with scores */
+  const keysieve_bounds* bounds; /* with candidates or scores: only keys inside; NULL: all */
+  const DLTensor* mask; /* out: u32|i32 [requests, rows, words], as keysieve_packed_mask_shape says */
+  const DLTensor* any; /* out: u32|i32 [requests, ceil(rows / 128), ceil(words / 128)], bit t = 128-key tile t
+                          keeps a key; NULL: not wanted */
+  const DLTensor* all; /* out: likewise, the tile keeps every key; NULL: not wanted */
+} keysieve_packed_mask_args;
+
+KEYSIEVE_API int keysieve_packed_mask(const keysieve_packed_mask_args* args, const keysieve_options* options,
+                                      void* workspace, size_t workspace_bytes, keysieve_error* error);
+KEYSIEVE_API int keysieve_packed_mask_workspace_bytes(const keysieve_packed_mask_args* args,
+                                                      const keysieve_options* options, size_t* bytes,
+                                                      keysieve_error* error);
+KEYSIEVE_API int keysieve_packed_mask_supports(const keysieve_packed_mask_args* args,
+                                               const keysieve_options* options, keysieve_error* error);
+KEYSIEVE_API size_t keysieve_packed_mask_explain(const keysieve_packed_mask_args* args,
+                                                 const keysieve_options* options, char* text,
+                                                 size_t text_bytes);
+
+/* ---- mask_indices: the inverse of packed_mask ---- */
+typedef struct keysieve_mask_indices_args {
+  size_t struct_size;
+  const DLTensor* q_start;   /* i32 [requests + 1] */
+  const DLTensor* key_first; /* i32|i64 [requests]; NULL: 0 */
+  const DLTensor* key_count; /* i32|i64 [requests] */
+  const DLTensor* mask;      /* u32|i32 [requests, rows, words] */
+  const DLTensor* out;       /* i32 [tokens, k]: kept local keys, ascending, -1 behind them */
+  const DLTensor* counts;    /* i32 [tokens]: kept keys, also where they are more than k; NULL: not wanted */
+} keysieve_mask_indices_args;
+
+KEYSIEVE_API int keysieve_mask_indices(const keysieve_mask_indices_args* args,
+                                       const keysieve_options* options, void* workspace,
+                                       size_t workspace_bytes, keysieve_error* error);
+KEYSIEVE_API int keysieve_mask_indices_workspace_bytes(const keysieve_mask_indices_args* args,
+                                                       const keysieve_options* options, size_t* bytes,
+                                                       keysieve_error* error);
+KEYSIEVE_API int keysieve_mask_indices_supports(const keysieve_mask_indices_args* args,
+                                                const keysieve_options* options, keysieve_error* error);
+KEYSIEVE_API size_t keysieve_mask_indices_explain(const keysieve_mask_indices_args* args,
+                                                  const keysieve_options* options, char* text,
+                                                  size_t text_bytes);
+
+/* ---- masked_mha: prefill attention over the keys that a packed mask keeps ----
+ *
+ * (dqk, dv) is (192, 128), (128, 128) or (256, 256). lse is natural; a row without keys gives 0 and -inf. */
+typedef struct keysieve_masked_mha_args {
+  size_t struct_size;
+  const DLTensor* q;          /* bf16 [tokens, H, dqk] */
+  const DLTensor* k;          /* bf16 [keys, H, dqk] */
+  const DLTensor* v;          /* bf16 [keys, H, dv] */
+  const DLTensor* q_start;    /* i32 [requests + 1]: request b owns queries [q_start[b], q_start[b+1]) */
+  const DLTensor* k_start;    /* i32 [requests + 1]: and keys [k_start[b], k_start[b+1]) */
+  const DLTensor* mask;       /* u32|i32 [requests, rows, words]; NULL: every key is kept */
+  const DLTensor* key_offset; /* i32|i64 [requests]: key j is bit key_offset[b] + j; NULL: 0 */
+  const DLTensor*
+      q_offset;        /* i32|i64 [requests]: query i is row q_offset[b] + i of mask and causal; NULL: 0 */
+  int32_t causal;      /* 1: also only the keys up to the query's own */
+  float softmax_scale; /* required, hence 0 is refused */
+  const DLTensor* out; /* bf16|f32 [tokens, H, dv] */
+  const DLTensor* lse; /* f32 [tokens, H]; NULL: not wanted */
+} keysieve_masked_mha_args;
+
+KEYSIEVE_API int keysieve_masked_mha(const keysieve_masked_mha_args* args, const keysieve_options* options,
+                                     void* workspace, size_t workspace_bytes, keysieve_error* error);
+KEYSIEVE_API int keysieve_masked_mha_workspace_bytes(const keysieve_masked_mha_args* args,
+                                                     const keysieve_options* options, size_t* bytes,
+                                                     keysieve_error* error);
+KEYSIEVE_API int keysieve_masked_mha_supports(const keysieve_masked_mha_args* args,
+                                              const keysieve_options* options, keysieve_error* error);
+KEYSIEVE_API size_t keysieve_masked_mha_explain(const keysieve_masked_mha_args* args,
+                                                const keysieve_options* options, char* text,
+                                                size_t text_bytes);
+
+/* ---- sparse_mla: multi-head latent attention over selected cache slots ----
+ *
+ * d is 576 or 512, V is the first 512. Slots outside the pool are ignored; a slot listed twice counts twice.
+ */
+typedef struct keysieve_sparse_mla_args {
+  size_t struct_size;
+  const DLTensor* q;           /* bf16 [rows, H, d] */
+  const DLTensor* cache;       /* bf16 [pages, page_tokens, d]: slot s is token s % page_tokens of its page */
+  const DLTensor* indices;     /* i32|i64 [rows, k] */
+  const DLTensor* lengths;     /* i32 [rows]: only the first lengths[r] indices count; NULL: all */
+  const DLTensor* extra_cache; /* a second pool, likewise; NULL: none */
+  const DLTensor* extra_indices; /* with extra_cache */
+  const DLTensor* extra_lengths; /* optional */
+  const DLTensor* sink;          /* f32 [H]: scales out by 1 / (1 + exp(sink - lse)); NULL: none */
+  float softmax_scale;           /* required, hence 0 is refused */
+  int32_t reserved;
+  const DLTensor* out; /* bf16|f32 [rows, H, 512] */
+  const DLTensor* lse; /* f32 [rows, H], natural, without the sink; NULL: not wanted */
+} keysieve_sparse_mla_args;
+
+KEYSIEVE_API int keysieve_sparse_mla(const keysieve_sparse_mla_args* args, const keysieve_options* options,
+                                     void* workspace, size_t workspace_bytes, keysieve_error* error);
+KEYSIEVE_API int keysieve_sparse_mla_workspace_bytes(const keysieve_sparse_mla_args* args,
+                                                     const keysieve_options* options, size_t* bytes,
+                                                     keysieve_error* error);
+KEYSIEVE_API int keysieve_sparse_mla_supports(const keysieve_sparse_mla_args* args,
+                                              const keysieve_options* options, keysieve_error* error);
+KEYSIEVE_API size_t keysieve_sparse_mla_explain(const keysieve_sparse_mla_args* args,
+                                                const keysieve_options* options, char* text,
+                                                size_t text_bytes);
+
+/* ---- merge_states: n partial attention results over disjoint keys into one ---- */
+typedef struct keysieve_merge_states_args {
+  size_t struct_size;
+  const DLTensor* outs; /* bf16|f32 [n, rows, H, dv] */
+  const DLTensor* lses; /* f32 [n, rows, H]; -inf: no keys, its outs are not looked at */
+  const DLTensor* sink; /* f32 [H], applied once after the merge; NULL: none */
+  const DLTensor* out;  /* bf16|f32 [rows, H, dv] */
+  const DLTensor* lse;  /* f32 [rows, H]; NULL: not wanted */
+} keysieve_merge_states_args;
+
+KEYSIEVE_API int keysieve_merge_states(const keysieve_merge_states_args* args,
+                                       const keysieve_options* options, void* workspace,
+                                       size_t workspace_bytes, keysieve_error* error);
+KEYSIEVE_API int keysieve_merge_states_workspace_bytes(const keysieve_merge_states_args* args,
+                                                       const keysieve_options* options, size_t* bytes,
+                                                       keysieve_error* error);
+KEYSIEVE_API int keysieve_merge_states_supports(const keysieve_merge_states_args* args,
+                                                const keysieve_options* options, keysieve_error* error);
+KEYSIEVE_API size_t keysieve_merge_states_explain(const keysieve_merge_states_args* args,
+                                                  const keysieve_options* options, char* text,
+                                                  size_t text_bytes);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* KEYSIEVE_KEYSIEVE_H_ */
