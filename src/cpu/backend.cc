@@ -8,6 +8,7 @@ extern const Kernel<MqaLogitsArgs> kMqaLogitsKernels[1];
 extern const Kernel<CandidateMaskArgs> kCandidateMaskKernels[1];
 extern const Kernel<TopkArgs> kTopkKernels[1];
 extern const Kernel<TranslateArgs> kTranslateKernels[1];
+extern const Kernel<SparseMlaArgs> kSparseMlaKernels[1];
 
 }  // namespace cpu
 
@@ -23,7 +24,7 @@ extern const Backend kCpuBackend{"cpu",
                                      {},                          // packed_mask
                                      {},                          // mask_indices
                                      {},                          // masked_mha
-                                     {},                          // sparse_mla
+                                     cpu::kSparseMlaKernels,      //
                                      {},                          // merge_states
                                  }};
 

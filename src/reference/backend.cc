@@ -8,6 +8,7 @@ extern const Kernel<MqaLogitsArgs> kMqaLogitsKernels[1];
 extern const Kernel<CandidateMaskArgs> kCandidateMaskKernels[1];
 extern const Kernel<TopkArgs> kTopkKernels[1];
 extern const Kernel<TranslateArgs> kTranslateKernels[1];
+extern const Kernel<SparseMlaArgs> kSparseMlaKernels[1];
 
 }  // namespace reference
 
@@ -23,7 +24,7 @@ extern const Backend kReferenceBackend{"reference",
                                            {},                                // packed_mask
                                            {},                                // mask_indices
                                            {},                                // masked_mha
-                                           {},                                // sparse_mla
+                                           reference::kSparseMlaKernels,      //
                                            {},                                // merge_states
                                        }};
 

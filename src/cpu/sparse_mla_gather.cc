@@ -1,0 +1,160 @@
+// cpu.sparse_mla.gather: fp32 arithmetic on gathered keys, all heads of a row at once.
+//
+//   A task is one row and up to 64 of its heads, which share every key:
+//   1. Widen the heads' queries to fp32.
+//   2. Span by span of 64 listed keys: widen the keys. With queries and sums they stay in a 1 MB L2 cache.
+//   3. Scores; meanwhile the next span's rows are prefetched.
+//   4. Softmax against the running maximum. 5. Add the weighted values. attention_tile-inl.h has 2 to 6.
+//   6. Divide, sink, LSE.
+//
+// Heads are cut finer when rows are few and threads are many. A head's result depends neither on its group
+// nor on other rows (MLA-22), and keys that no list names are not read (MLA-21). Scratch per worker: 470 KB
+// at 64 heads, whatever the rows and the list.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/sparse_mla_gather.cc"
+#include "hwy/foreach_target.h"
+// after foreach_target
+#include "cpu/attention_tile-inl.h"
+#include "cpu/lse.hpp"
+#include "cpu/mla_keys.hpp"
+#include "cpu/parallel.hpp"
+
+#ifndef KEYSIEVE_SPARSE_MLA_GATHER_ONCE
+#define KEYSIEVE_SPARSE_MLA_GATHER_ONCE
+namespace keysieve::cpu {
+namespace {
+
+constexpr std::int64_t kSpan = 64;       // keys
+constexpr std::int64_t kMostHeads = 64;  // of one task
+constexpr std::int64_t kLeastHeads = 8;  // fewer, and widening keys costs as much as using them
+
+struct MlaLayout {
+  std::int64_t heads;  // of one task
+  std::size_t q_floats, kv_floats, score_stride, o_stride, floats;
+
+  MlaLayout(const SparseMlaArgs& a, std::int32_t concurrency) {
+    const auto divide_up = [](std::int64_t n, std::int64_t by) { return (n + by - 1) / by; };
+    const std::int64_t all = a.q.shape[1];
+    const std::int64_t rows = std::max<std::int64_t>(1, a.q.shape[0]);
+    const std::int64_t wanted = concurrency <= 1 ? 1 : divide_up(2 * std::int64_t{concurrency}, rows);
+    const std::int64_t groups =
+        std::max(divide_up(all, kMostHeads), std::min(wanted, divide_up(all, kLeastHeads)));
+    heads = std::min(all, divide_up(divide_up(all, groups), 4) * 4);
+    const auto columns = static_cast<std::size_t>(a.q.shape[2]);
+    q_floats = static_cast<std::size_t>(heads) * columns;
+    kv_floats = static_cast<std::size_t>(kSpan) * columns;
+    score_stride = static_cast<std::size_t>(divide_up(heads, 16) * 16);
+    o_stride = static_cast<std::size_t>(a.out.shape[2]) + 16;  // a power of two would use few cache sets
+    floats = q_floats + kv_floats + (static_cast<std::size_t>(kSpan) + 3) * score_stride +
+             static_cast<std::size_t>(heads) * o_stride;
+    floats = (floats + 15) / 16 * 16;
+  }
+  [[nodiscard]] std::int64_t groups(const SparseMlaArgs& a) const {
+    return (a.q.shape[1] + heads - 1) / heads;
+  }
+};
+
+}  // namespace
+}  // namespace keysieve::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace keysieve::cpu {
+namespace HWY_NAMESPACE {
+
+void attend_row(const SparseMlaArgs& a, const MlaLayout& layout, std::int64_t row, std::int64_t first_head,
+                float* scratch) {
+  const auto columns = static_cast<std::size_t>(a.q.shape[2]),
+             values = static_cast<std::size_t>(a.out.shape[2]);
+  const auto heads = static_cast<std::size_t>(std::min(layout.heads, a.q.shape[1] - first_head));
+  const std::size_t s_stride = layout.score_stride, o_stride = layout.o_stride;
+  float* q = scratch;
+  float* kv = q + layout.q_floats;
+  float* s = kv + layout.kv_floats;
+  float* run_max = s + kSpan * s_stride;
+  float* run_sum = run_max + s_stride;
+  float* factor = run_sum + s_stride;
+  float* o = factor + s_stride;
+
+  // 1.
+  const auto* q_row = static_cast<const std::uint16_t*>(a.q.data) + row * a.q.stride[0];
+  for (std::size_t h = 0; h < heads; ++h) {
+    attention::widen_row(q_row + (first_head + static_cast<std::int64_t>(h)) * a.q.stride[1], columns,
+                         q + h * columns);
+  }
+  std::fill(run_max, run_max + s_stride, -std::numeric_limits<float>::infinity());
+  std::fill(run_sum, run_sum + s_stride, 0.0f);
+  std::fill(o, o + heads * o_stride, 0.0f);
+
+  MlaKeys list(a, row);
+  const std::uint16_t* key[2][kSpan];
+  std::size_t count = list.next(key[0], kSpan);
+  for (int turn = 0; count > 0; turn ^= 1) {
+    // 2.
+    for (std::size_t j = 0; j < count; ++j) attention::widen_row(key[turn][j], columns, kv + j * columns);
+    const std::size_t upcoming = list.next(key[turn ^ 1], kSpan);
+    if (mutant("sparse_mla.odd_tail") && count < kSpan) count &= ~std::size_t{1};
+    // 3. to 5.
+    attention::scores(q, columns, heads, kv, columns, count, columns, s, s_stride, {key[turn ^ 1], upcoming});
+    attention::softmax(s, s_stride, count, heads, a.softmax_scale, nullptr, run_max, run_sum, factor);
+    if (!mutant("sparse_mla.rescale")) attention::rescale(factor, heads, o, o_stride, values);
+    attention::accumulate(s, s_stride, heads, kv, columns, count, values, o, o_stride);
+    count = upcoming;
+  }
+
+  // 6.
+  for (std::size_t h = 0; h < heads; ++h) {
+    const std::int64_t head = first_head + static_cast<std::int64_t>(h);
+    if (mutant("sparse_mla.last_head") && h + 1 == heads && heads % 2 == 1) continue;
+    const float* sink =
+        a.sink.given() ? static_cast<const float*>(a.sink.data) + head * a.sink.stride[0] : nullptr;
+    const std::int64_t at = row * a.out.stride[0] + head * a.out.stride[1];
+    attention::Destination to;
+    if (a.out.dtype == DType::f32) {
+      to.f32 = static_cast<float*>(a.out.data) + at;
+    } else {
+      to.bf16 = static_cast<std::uint16_t*>(a.out.data) + at;
+    }
+    const float lse = attention::finish(o + h * o_stride, values, run_max[h], run_sum[h],
+                                        mutant("sparse_mla.sink") ? nullptr : sink, to);
+    if (!a.lse.given()) continue;
+    static_cast<float*>(a.lse.data)[row * a.lse.stride[0] + head * a.lse.stride[1]] =
+        written_lse(lse, a.lse_form, sink == nullptr ? 0.0f : *sink);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace keysieve::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace keysieve::cpu {
+
+HWY_EXPORT(attend_row);
+
+namespace {
+
+const char* refuses(const SparseMlaArgs&) { return nullptr; }
+
+std::size_t workspace_bytes(const SparseMlaArgs& a, std::int32_t concurrency) {
+  return MlaLayout(a, concurrency).floats * sizeof(float) * static_cast<std::size_t>(concurrency);
+}
+
+Status run(const SparseMlaArgs& a, const Launch& launch) {
+  const MlaLayout layout(a, launch.concurrency);
+  const std::int64_t groups = layout.groups(a);
+  const auto attend = HWY_DYNAMIC_DISPATCH(attend_row);
+  for_each_task(launch, a.q.shape[0] * groups, [&](std::int64_t task, int worker) {
+    attend(a, layout, task / groups, task % groups * layout.heads,
+           worker_scratch<float>(launch, worker, layout.floats * sizeof(float)));
+  });
+  return {};
+}
+
+}  // namespace
+
+extern const Kernel<SparseMlaArgs> kSparseMlaKernels[] = {
+    {"cpu.sparse_mla.gather", refuses, workspace_bytes, run}};
+
+}  // namespace keysieve::cpu
+#endif
