@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "keysieve/plan.hpp"
+#include "support/device_parity.hpp"
 #include "support/tensor_box.hpp"
 
 namespace keysieve::test {
@@ -104,6 +105,7 @@ void expect_parity(MakeBundle&& make, Compare compare = {}) {
   auto expected = make();
   const Status status = run_with(expected.args(), "reference");
   ASSERT_TRUE(status.ok()) << status.message();
+  if (device_harness != nullptr) return expect_device_parity(*device_harness, make, expected, compare);
   for_each_host_run(expected.args(),
                     [&](const std::string& kernel, const std::string& label, const Executor* executor) {
                       auto got = make();

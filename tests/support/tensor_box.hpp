@@ -134,6 +134,7 @@ class TensorBox {
 
   // Everything: elements, gaps and guards.
   [[nodiscard]] const std::vector<unsigned char>& bytes() const { return bytes_; }
+  [[nodiscard]] unsigned char* raw_bytes() { return bytes_.data(); }
 
  private:
   Tensor tensor_;

@@ -1,0 +1,49 @@
+// The cuda backend: device kernels. Where no device answers, every kernel refuses with the reason.
+#include "registry/backend.hpp"
+
+#include "contract/candidate_blocks.hpp"
+#include "contract/candidate_mask.hpp"
+#include "contract/general.hpp"
+#include "contract/packed_mask.hpp"
+#include "contract/topk.hpp"
+#include "contract/translate.hpp"
+#include "gpu/device.hpp"
+#include "gpu/kernels.hpp"
+
+namespace keysieve {
+namespace {
+
+// A kernel's own refusal is asked only where a device could run it.
+template <class HostSide>
+constexpr Kernel<typename HostSide::Arguments> entry(const char* name) {
+  using Args = typename HostSide::Arguments;
+  return {name,
+          [](const Args& a) -> const char* {
+            const char* refusal = gpu::device_refusal(device_of(a));
+            return refusal != nullptr ? refusal : HostSide::refuses(a);
+          },
+          HostSide::workspace_bytes, HostSide::run};
+}
+
+constexpr Kernel<CandidateMaskArgs> kCandidateMask[] = {
+    entry<gpu::CandidateMaskBitmap>("cuda.candidate_mask.bitmap")};
+
+}  // namespace
+
+extern const Backend kCudaBackend{"cuda",
+                                  DeviceType::cuda,
+                                  true,
+                                  {
+                                      {},              // mqa_logits
+                                      {},              // candidate_blocks
+                                      kCandidateMask,  //
+                                      {},              // topk
+                                      {},              // translate
+                                      {},              // packed_mask
+                                      {},              // mask_indices
+                                      {},              // masked_mha
+                                      {},              // sparse_mla
+                                      {},              // merge_states
+                                  }};
+
+}  // namespace keysieve
