@@ -18,10 +18,10 @@ class Table {
  public:
   // `left` columns are aligned left, the others right.
   Table(std::vector<std::string> header, std::vector<bool> left) : left_(std::move(left)) {
-    add(std::move(header));
+    if (!header.empty()) add(std::move(header));
   }
   void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
-  // A row whose last cell runs on over the columns behind it.
+  // The last cell of a row with fewer cells than columns runs on over the columns behind it.
   [[nodiscard]] std::string text(const std::string& indent) const;
 
  private:

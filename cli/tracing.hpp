@@ -15,9 +15,10 @@ namespace keysieve::cli {
 
 using Clock = std::chrono::steady_clock;
 
+// Since the program started.
+inline const Clock::time_point kOrigin = Clock::now();
 inline double microseconds(Clock::time_point at) {
-  static const Clock::time_point origin = Clock::now();
-  return std::chrono::duration<double, std::micro>(at - origin).count();
+  return std::chrono::duration<double, std::micro>(at - kOrigin).count();
 }
 
 class TracingExecutor {
