@@ -299,7 +299,7 @@ TEST(Abi, ABI_12_to_ABI_16_options) {
   EXPECT_EQ(m.broken(), "ABI-16");
 }
 
-// ABI-17 is owed: nothing here can see it.
+// ABI-18. (ABI-17 is owed: nothing can see it.)
 TEST(Abi, ABI_18_NoExceptionLeaves) {
   Mask m;
   keysieve_executor throwing{sizeof throwing, nullptr,
