@@ -9,6 +9,7 @@
 // Must come after foreach_target.h.
 #include "cpu/topk_emit.hpp"
 #include "cpu/topk_row-inl.hpp"
+#include "cpu/topk_view.hpp"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -46,39 +47,51 @@ struct WholeRow {
   }
 };
 
-// The row's scores lie in its candidate blocks.
+// The row's scores lie in its candidate blocks: block b at scores[starts[b] * size].
 template <class T>
 struct ListedBlocks {
   const T* scores;
-  const RowView& view;
+  const std::int32_t* starts;  // null: one after the other
+  std::int64_t size;
+  int shift;
 
-  HWY_INLINE const float* fetch(std::int64_t first, std::int64_t count, float* buffer) const {
-    const std::int64_t size = view.block_size;
-    std::int64_t block = view.block_of(first);
-    std::int64_t inside = first - block * size;
-    for (std::int64_t done = 0; done < count; ++block, inside = 0) {
+  HWY_INLINE const T* block(std::int64_t b) const {
+    return scores + (starts != nullptr ? starts[b] : b) * size;
+  }
+  HWY_INLINE const float* fetch(std::int64_t first, std::int64_t count, float* HWY_RESTRICT buffer) const {
+    std::int64_t b = shift >= 0 ? first >> shift : first / size;
+    std::int64_t inside = first - b * size;
+    std::int64_t done = 0;
+    // The usual block is one vector: without a loop over its scores, 3 times as fast.
+    if (size == 8 && inside == 0)
+      for (; done + 8 <= count; done += 8) widen(block(b++), 8, buffer + done);
+    for (; done < count; ++b, inside = 0) {
       const std::int64_t take = size - inside < count - done ? size - inside : count - done;
-      const T* from = scores + view.stored(view.blocks[block]) + inside;
-      // The usual block of eight without a loop: 2.5 times as fast.
-      if (take == 8) {
-        widen(from, 8, buffer + done);
-      } else {
-        widen(from, take, buffer + done);
-      }
+      widen(block(b) + inside, take, buffer + done);
       done += take;
     }
     return buffer;
   }
 };
 
-std::int64_t SelectRow(const RowView& view, std::int64_t k, const RowScratch& scratch) {
-  const auto select = [&](const auto* scores) HWY_ATTR {
+// Says in `view` what the row chooses among and leaves the places of its best k in s.columns, ascending.
+std::int64_t SelectRow(const TopkArgs& a, std::int64_t row, const RowScratch& s, RowView& view) {
+  view = row_view(a, row, s);
+  const std::int64_t k = a.k < view.size ? a.k : view.size;
+  const auto select = [&](const auto* scores) HWY_ATTR -> std::int64_t {
     using T = std::remove_cv_t<std::remove_pointer_t<decltype(scores)>>;
-    if (view.blocks != nullptr) return select_row(ListedBlocks<T>{scores, view}, view.size, k, scratch);
-    return select_row(WholeRow<T>{scores}, view.size, k, scratch);
+    if (view.blocks.ids == nullptr) return select_row(WholeRow<T>{scores}, view.size, k, s);
+    const std::int32_t* starts = view.compact ? view.blocks.places : view.blocks.ids;
+    return select_row(ListedBlocks<T>{scores, starts, view.block_size, view.block_shift}, view.size, k, s);
   };
-  return view.bf16 ? select(static_cast<const std::uint16_t*>(view.scores))
-                   : select(static_cast<const float*>(view.scores));
+  std::int64_t count = 0;
+  // Where every visible score is returned in column order, none needs to be read.
+  if (k > 0 && (a.skip_neg_inf || k < view.size))
+    count = view.bf16 ? select(static_cast<const std::uint16_t*>(view.scores))
+                      : select(static_cast<const float*>(view.scores));
+  if (a.skip_neg_inf || count == k) return count;
+  fill_with_minus_infinity(s.columns, count, k);
+  return k;
 }
 
 }  // namespace keysieve::cpu::HWY_NAMESPACE
@@ -93,17 +106,9 @@ namespace {
 
 HWY_EXPORT(SelectRow);
 
-void topk_row(const TopkArgs& a, std::int64_t row, RowScratch s) {
-  const RowView view = row_view(a, row, s);
-  const std::int64_t k = std::min(a.k, view.size);
-  std::int64_t count = 0;
-  // Where every visible score is returned in column order, none needs to be read.
-  const bool all = !a.skip_neg_inf && k == view.size;
-  if (k > 0 && !all) count = HWY_DYNAMIC_DISPATCH(SelectRow)(view, k, s);
-  if (!a.skip_neg_inf && count < k) {
-    fill_with_minus_infinity(s.columns, count, k);
-    count = k;
-  }
+void topk_row(const TopkArgs& a, std::int64_t row, const RowScratch& s) {
+  RowView view;
+  const std::int64_t count = HWY_DYNAMIC_DISPATCH(SelectRow)(a, row, s, view);
   if (a.order == TopkOrder::by_score) order_by_score(view, s, count);
   emit_row(a, row, view, s, count);
 }

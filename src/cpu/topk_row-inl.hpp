@@ -23,6 +23,7 @@
 #include <limits>
 
 #include "contract/mutant.hpp"
+#include "cpu/bits.hpp"
 #include "cpu/topk_scratch.hpp"
 #include "hwy/highway.h"
 
@@ -77,62 +78,6 @@ HWY_INLINE std::int64_t count_above(const Key* HWY_RESTRICT keys, std::int64_t n
   return count;
 }
 
-// The least key above a pivot and the greatest that is not.
-struct Neighbours {
-  Key above, not_above;
-};
-
-HWY_INLINE Neighbours neighbours_of(const Key* HWY_RESTRICT keys, std::int64_t n, Key pivot) {
-  const hn::ScalableTag<Key> di;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(di));
-  const auto bar = hn::Set(di, pivot);
-  const auto top = hn::Set(di, std::numeric_limits<Key>::max());
-  const auto bottom = hn::Set(di, std::numeric_limits<Key>::min());
-  auto least = top;
-  auto greatest = bottom;
-  std::int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    const auto key = hn::LoadU(di, keys + i);
-    const auto is_above = hn::Gt(key, bar);
-    least = hn::Min(least, hn::IfThenElse(is_above, key, top));
-    greatest = hn::Max(greatest, hn::IfThenElse(is_above, bottom, key));
-  }
-  Neighbours found{hn::GetLane(hn::MinOfLanes(di, least)), hn::GetLane(hn::MaxOfLanes(di, greatest))};
-  for (; i < n; ++i) {
-    Key& side = keys[i] > pivot ? found.above : found.not_above;
-    if ((keys[i] > pivot) == (keys[i] < side)) side = keys[i];
-  }
-  return found;
-}
-
-struct Cut {
-  Key pivot;          // keys above it stay
-  std::int64_t ties;  // and this many that equal it, the first ones
-};
-
-// The cut that leaves k of n > k keys; with `most` > k, any pivot with k to `most` keys above it will do.
-// Bisection by counting: a round costs three instructions for eight keys and about 14 rounds end it, which
-// beats the first pass of a histogram. Every fourth round the bracket shrinks to keys that occur, so few
-// distinct keys take few rounds; 32 rounds bound it.
-HWY_INLINE Cut find_cut(const Key* keys, std::int64_t n, std::int64_t k, std::int64_t most) {
-  // More than `most` keys exceed lo, fewer than k exceed hi.
-  std::int64_t lo = neighbours_of(keys, n, std::numeric_limits<Key>::min()).above - std::int64_t{1};
-  std::int64_t hi = neighbours_of(keys, n, kKeyNan).not_above;
-  std::int64_t above_hi = 0;
-  for (int round = 1; hi - lo > 1; ++round) {
-    const Key middle = static_cast<Key>(lo + (hi - lo) / 2);
-    const std::int64_t above = count_above(keys, n, middle);
-    if (above >= k && above <= most) return {middle, 0};
-    if (above > most) {
-      lo = round % 4 != 0 ? middle : neighbours_of(keys, n, middle).above - std::int64_t{1};
-    } else {
-      hi = round % 4 != 0 ? middle : neighbours_of(keys, n, middle).not_above;
-      above_hi = above;
-    }
-  }
-  return {static_cast<Key>(hi), k - above_hi};
-}
-
 #if HWY_TARGET == HWY_AVX2
 // For each mask of eight lanes, the lanes it keeps, one to a byte. g++ 12 copies the table inside Highway
 // 1.0.3's own Compress to the stack at every call, which made a cut 12 times slower.
@@ -149,23 +94,152 @@ struct KeepTable {
 constexpr KeepTable kKeepTable;
 #endif
 
-// Stores the kept lanes of two vectors to a[kept...] and b[kept...], rubbish behind them; returns the new
-// `kept`.
-template <class D, class V, class M>
-HWY_INLINE std::int64_t keep_lanes(D di, V va, V vb, M keep, Key* a, Key* b, std::int64_t kept) {
+// Moves the kept lanes of a vector to its front, rubbish behind them.
+template <class D, class M>
+struct Keeper {
 #if HWY_TARGET == HWY_AVX2
-  std::uint8_t bits[8] = {0};
-  hn::StoreMaskBits(di, keep, bits);
-  const hn::Rebind<std::uint8_t, D> d8;
-  const auto* list = reinterpret_cast<const std::uint8_t*>(&kKeepTable.lanes[bits[0]]);
-  const auto lanes = hn::IndicesFromVec(di, hn::PromoteTo(di, hn::LoadU(d8, list)));
-  hn::StoreU(hn::TableLookupLanes(va, lanes), di, a + kept);
-  hn::StoreU(hn::TableLookupLanes(vb, lanes), di, b + kept);
+  hn::Indices256<Key> lanes;
+  std::int64_t count;
+  HWY_INLINE Keeper(D di, M keep) {
+    std::uint8_t bits[8] = {0};
+    hn::StoreMaskBits(di, keep, bits);
+    const hn::Rebind<std::uint8_t, D> d8;
+    const auto* list = reinterpret_cast<const std::uint8_t*>(&kKeepTable.lanes[bits[0]]);
+    lanes = hn::IndicesFromVec(di, hn::PromoteTo(di, hn::LoadU(d8, list)));
+    count = __builtin_popcount(bits[0]);
+  }
+  template <class V>
+  HWY_INLINE V operator()(V v) const {
+    return hn::TableLookupLanes(v, lanes);
+  }
 #else
-  hn::StoreU(hn::Compress(va, keep), di, a + kept);
-  hn::StoreU(hn::Compress(vb, keep), di, b + kept);
+  M keep;
+  std::int64_t count;
+  HWY_INLINE Keeper(D di, M mask) : keep(mask), count(static_cast<std::int64_t>(hn::CountTrue(di, mask))) {}
+  template <class V>
+  HWY_INLINE V operator()(V v) const {
+    return hn::Compress(v, keep);
+  }
 #endif
-  return kept + static_cast<std::int64_t>(hn::CountTrue(di, keep));
+};
+
+struct Cut {
+  Key pivot;          // keys above it stay
+  std::int64_t ties;  // and this many that equal it, the first ones
+};
+
+// The keys that a cut may still fall on.
+struct Bracket {
+  std::int64_t low, high;  // keys in (low, high]; 64 bits, since low may be below every key
+  std::int64_t above;      // how many keys exceed high
+  const Key* keys;         // those in the bracket
+  std::int64_t count;
+};
+
+// Copies the keys in (low, high] to `to`, which may be `keys` itself, and tightens both ends to keys that
+// occur.
+HWY_INLINE Bracket narrow(const Key* keys, std::int64_t n, std::int64_t low, std::int64_t high, Key* to) {
+  const hn::ScalableTag<Key> di;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(di));
+  const auto bottom = hn::Set(di, std::numeric_limits<Key>::min());
+  const auto top = hn::Set(di, std::numeric_limits<Key>::max());
+  const auto first = hn::Set(di, static_cast<Key>(low + 1));
+  const auto last = hn::Set(di, static_cast<Key>(high));
+  auto above = hn::Zero(di);
+  auto least = top;
+  auto greatest = bottom;
+  std::int64_t kept = 0;
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto key = hn::LoadU(di, keys + i);
+    const auto too_high = hn::Gt(key, last);
+    const auto outside = hn::Or(too_high, hn::Gt(first, key));
+    above = hn::Sub(above, hn::VecFromMask(di, too_high));
+    least = hn::Min(least, hn::IfThenElse(outside, top, key));
+    greatest = hn::Max(greatest, hn::IfThenElse(outside, bottom, key));
+    const Keeper keeper(di, hn::Not(outside));
+    hn::StoreU(keeper(key), di, to + kept);
+    kept += keeper.count;
+  }
+  Bracket b{hn::GetLane(hn::MinOfLanes(di, least)), hn::GetLane(hn::MaxOfLanes(di, greatest)),
+            hn::GetLane(hn::SumOfLanes(di, above)), to, 0};
+  for (; i < n; ++i) {
+    const Key key = keys[i];
+    b.above += key > high;
+    if (key > high || key <= low) continue;
+    b.low = key < b.low ? key : b.low;
+    b.high = key > b.high ? key : b.high;
+    to[kept++] = key;
+  }
+  b.low -= 1;
+  b.count = kept;
+  return b;
+}
+
+// Two keys between which the k-th greatest lies in all likelihood, from 64 picks out of the bracket.
+HWY_INLINE Bracket likely_bracket(const Bracket& b, std::int64_t k) {
+  constexpr std::int64_t kPicks = 64;
+  Key picks[kPicks];
+  for (std::int64_t i = 0; i < kPicks; ++i) picks[i] = b.keys[i * b.count / kPicks];
+  const float share = static_cast<float>(k - b.above) / static_cast<float>(b.count);
+  const float doubt = 2.f * std::sqrt(kPicks * share * (1.f - share)) + 1.f;
+  const auto fewest = static_cast<std::int64_t>(kPicks * share - doubt);  // picks above the upper end
+  const auto most = static_cast<std::int64_t>(kPicks * share + doubt) + 1;
+  Bracket likely = b;
+  for (const Key pick : picks) {
+    const std::int64_t above = count_above(picks, kPicks, pick);
+    if (above >= most && pick > likely.low) likely.low = pick;
+    if (above <= fewest && pick < likely.high) likely.high = pick;
+  }
+  return likely;
+}
+
+// The cut that leaves k of n > k keys; with `most` > k, any pivot with k to `most` keys above it will do.
+// Long lists shrink to likely brackets, to about a quarter a round, short ones are bisected by counting:
+// three instructions for eight keys. The bits of a key bound the rounds, whatever the keys. `spare` has room
+// for n keys and a vector.
+HWY_INLINE Cut find_cut(const Key* keys, std::int64_t n, std::int64_t k, std::int64_t most, Key* spare) {
+  constexpr std::int64_t kLong = 256;
+  // More than `most` keys exceed b.low; fewer than k exceed b.high.
+  Bracket b{std::int64_t{std::numeric_limits<Key>::min()} - 1, std::numeric_limits<Key>::max(), 0, keys, n};
+  int misses = 0;
+  while (b.count > kLong && misses < 2 && b.high - b.low > 1) {
+    const Bracket likely = likely_bracket(b, k);
+    const Bracket inner = narrow(b.keys, b.count, likely.low, likely.high, spare);
+    const std::int64_t above_high = b.above + inner.above;
+    const std::int64_t above_low = above_high + inner.count;
+    if (above_high >= k && above_high <= most) return {static_cast<Key>(likely.high), 0};
+    if (above_low >= k && above_low <= most) return {static_cast<Key>(likely.low), 0};
+    if (above_high < k && above_low > most) {
+      misses += inner.count > b.count / 2;  // one key may be most of the list
+      b = inner;
+      b.above = above_high;
+    } else {  // it lies beside the likely bracket
+      ++misses;
+      b = above_low < k ? narrow(keys, n, b.low, likely.low, spare)
+                        : narrow(keys, n, likely.high, b.high, spare);
+    }
+  }
+  std::int64_t low = b.low, high = b.high, above_high = b.above;
+  for (int round = 1; high - low > 1; ++round) {
+    const std::int64_t middle = low + (high - low) / 2;
+    const std::int64_t above = b.above + count_above(b.keys, b.count, static_cast<Key>(middle));
+    if (above >= k && above <= most) return {static_cast<Key>(middle), 0};
+    if (above > most) {
+      low = middle;
+    } else {
+      high = middle;
+      above_high = above;
+    }
+    // To keys that occur: few distinct keys take few rounds.
+    if (round % 8 == 4) {
+      b = narrow(b.keys, b.count, low, high, spare);
+      b.above = above_high;
+      low = b.low;
+      high = b.high;
+    }
+  }
+  return {static_cast<Key>(high), k - above_high};
 }
 
 // 3. Keeps the best of `count` survivors, in column order; returns how many.
@@ -184,7 +258,10 @@ HWY_INLINE std::int64_t apply_cut(const RowScratch& s, std::int64_t count, const
     const auto key = hn::LoadU(di, s.keys + i);
     const auto column = hn::LoadU(di, s.columns + i);
     const auto tie = hn::AndNot(hn::Gt(column, last), hn::Eq(key, bar));
-    kept = keep_lanes(di, key, column, hn::Or(hn::Gt(key, bar), tie), s.keys, s.columns, kept);
+    const Keeper keeper(di, hn::Or(hn::Gt(key, bar), tie));
+    hn::StoreU(keeper(key), di, s.keys + kept);
+    hn::StoreU(keeper(column), di, s.columns + kept);
+    kept += keeper.count;
   }
   for (; i < count; ++i) {
     const bool keep = s.keys[i] > cut.pivot || (s.keys[i] == cut.pivot && s.columns[i] <= last_tie);
@@ -239,49 +316,52 @@ HWY_INLINE std::uint64_t survivors64(const float* HWY_RESTRICT scores, float thr
 #endif
 }
 
-// Appends the columns of a word's bits. Four stores without a branch: survivors come about one to a word, and
-// a mispredicted branch costs more than three stores for nothing.
-HWY_INLINE std::int64_t append_columns(std::int32_t* HWY_RESTRICT out, std::uint64_t word,
-                                       std::int32_t base) {
-  const int count = __builtin_popcountll(word);
-  for (int i = 0; i < 4; ++i) {
-    out[i] = base + std::countr_zero(word);
-    word &= word - 1;
-  }
-  if (HWY_LIKELY(count <= 4)) return count;
-  if (count == 64) {
-    for (int i = 4; i < 64; ++i) out[i] = base + i;
-    return 64;
-  }
-  for (int i = 4; i < count; ++i) {
-    out[i] = base + std::countr_zero(word);
-    word &= word - 1;
-  }
-  return count;
-}
+// How many survivors a chunk is likely to have; each has a filter that suits it.
+enum class Density { rare, some, many };
 
 // 2. Appends the survivors among `length` scores, the first of which is column `first`: their columns, and
-// their scores' bits in place of keys. Where few words have survivors (`sparse`), a test and a branch skip
-// them: 1.08 times a max pass over 1,048,576 scores, against 1.22 without the branch.
-template <bool sparse>
+// their scores' bits in place of keys.
+//   rare  less than one in two words: a test and a branch skip the rest. 1.08 times a max pass over 1,048,576
+//         scores, against 1.22 without the branch.
+//   some  around one a word: a branch would be mispredicted too often, so every word's bits are taken apart.
+//   many  vector by vector, moving the kept lanes to the front.
+template <Density density>
 HWY_INLINE std::int64_t filter_chunk(const float* HWY_RESTRICT scores, std::int64_t length,
                                      std::int64_t first, float threshold, const RowScratch& s,
                                      std::int64_t count) {
-  const std::int64_t before = count;
+  std::int64_t keyed = count;
   std::int64_t i = 0;
-  for (; i + 64 <= length; i += 64) {
-    if (sparse && HWY_LIKELY(!any_survivor64(scores + i, threshold))) continue;
-    count += append_columns(s.columns + count, survivors64(scores + i, threshold),
-                            static_cast<std::int32_t>(first + i));
+  if constexpr (density == Density::many) {
+    const hn::ScalableTag<float> df;
+    const hn::RebindToSigned<decltype(df)> di;
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(df));
+    const auto bar = hn::Set(df, threshold);
+    auto columns =
+        hn::Iota(di, static_cast<Key>(first));  // not in the loop: Highway 1.0.3 loads it from the stack
+    const auto step = hn::Set(di, static_cast<Key>(lanes));
+    for (; i + lanes <= length; i += lanes) {
+      const auto score = hn::LoadU(df, scores + i);
+      const Keeper keeper(di, hn::RebindMask(di, hn::Not(hn::Le(score, bar))));
+      hn::StoreU(keeper(hn::BitCast(di, score)), di, s.keys + count);
+      hn::StoreU(keeper(columns), di, s.columns + count);
+      columns = hn::Add(columns, step);
+      count += keeper.count;
+    }
+    keyed = count;
+  } else {
+    for (; i + 64 <= length; i += 64) {
+      if (density == Density::rare && HWY_LIKELY(!any_survivor64(scores + i, threshold))) continue;
+      count +=
+          append_bits(s.columns + count, survivors64(scores + i, threshold), static_cast<Key>(first + i));
+    }
   }
   if (i < length && !mutant("topk.tail")) {
     float tail[64];
     for (float& x : tail) x = kMinusInfinity;  // which no threshold lets through
     std::memcpy(tail, scores + i, static_cast<std::size_t>(length - i) * sizeof(float));
-    count +=
-        append_columns(s.columns + count, survivors64(tail, threshold), static_cast<std::int32_t>(first + i));
+    count += append_bits(s.columns + count, survivors64(tail, threshold), static_cast<Key>(first + i));
   }
-  for (std::int64_t j = before; j < count; ++j) std::memcpy(s.keys + j, scores + (s.columns[j] - first), 4);
+  for (; keyed < count; ++keyed) std::memcpy(s.keys + keyed, scores + (s.columns[keyed] - first), 4);
   return count;
 }
 
@@ -290,21 +370,24 @@ HWY_INLINE std::int64_t filter_chunk(const float* HWY_RESTRICT scores, std::int6
 template <class Source>
 HWY_INLINE float guess_threshold(const Source& source, std::int64_t n, std::int64_t k, const RowScratch& s) {
   if (n < kLeastGuessed || n <= 2 * k) return kMinusInfinity;
-  const std::int64_t runs = sample_size(n) / kSampleRun;
-  const std::int64_t step = n / runs;
-  const auto places = static_cast<std::uint64_t>(step - kSampleRun + 1);
+  const std::int64_t sample = sample_size(n, k);
+  const std::int64_t run = sample_run(n);
+  const std::int64_t step = n / (sample / run);
+  const auto places = static_cast<std::uint64_t>(step - run + 1);
   std::uint32_t state = 0x9e3779b9u;
-  for (std::int64_t i = 0; i < runs; ++i) {
+  for (std::int64_t i = 0; i < sample; i += run) {
     state = state * 1664525u + 1013904223u;
-    const std::int64_t at = i * step + static_cast<std::int64_t>((state * places) >> 32);
-    std::memcpy(s.keys + i * kSampleRun, source.fetch(at, kSampleRun, s.chunk), kSampleRun * sizeof(float));
+    const std::int64_t at = i / run * step + static_cast<std::int64_t>((state * places) >> 32);
+    const float* scores = source.fetch(at, run, s.chunk);
+    std::memcpy(s.keys + i, scores, kSampleRun * sizeof(float));
+    if (run > kSampleRun)
+      std::memcpy(s.keys + i + kSampleRun, scores + kSampleRun, kSampleRun * sizeof(float));
   }
-  const std::int64_t sample = runs * kSampleRun;
   bits_to_keys(s.keys, sample);
   const double expected = static_cast<double>(k) * static_cast<double>(sample) / static_cast<double>(n);
   const auto rank = static_cast<std::int64_t>(expected + 4.0 * std::sqrt(expected) + 3.0);
   if (rank + rank / 8 >= sample) return kMinusInfinity;
-  const Cut cut = find_cut(s.keys, sample, rank, rank + rank / 8);
+  const Cut cut = find_cut(s.keys, sample, rank, rank + rank / 8, s.spare);
   return threshold_of(cut.ties > 0 ? cut.pivot - 1 : cut.pivot);
 }
 
@@ -316,22 +399,29 @@ HWY_INLINE std::int64_t select_row(const Source& source, std::int64_t n, std::in
   float guess = guess_threshold(source, n, k, s);
   for (;;) {
     float threshold = guess;
-    bool sparse = guess > kMinusInfinity && k < n / 300;
+    Density density = k > n / 24 || guess == kMinusInfinity ? Density::many : Density::some;
     std::int64_t count = 0;
     std::int64_t keyed = 0;  // entries whose keys are made; behind them s.keys holds score bits
     for (std::int64_t first = 0; first < n; first += kChunk) {
       if (count + kChunk > s.capacity) {
         bits_to_keys(s.keys + keyed, count - keyed);
-        const Cut cut = find_cut(s.keys, count, k, k);
+        const Cut cut = find_cut(s.keys, count, k, k, s.spare);
         count = keyed = apply_cut(s, count, cut);
         if (cut.pivot == kKeyNan) break;  // k NaN: nothing ranks above
         threshold = threshold_of(mutant("topk.threshold") ? cut.pivot + 1 : cut.pivot);
-        sparse = k < first / 300;
       }
       const std::int64_t length = n - first < kChunk ? n - first : kChunk;
       const float* scores = source.fetch(first, length, s.chunk);
-      count = sparse ? filter_chunk<true>(scores, length, first, threshold, s, count)
-                     : filter_chunk<false>(scores, length, first, threshold, s, count);
+      const std::int64_t before = count;
+      if (density == Density::rare) {
+        count = filter_chunk<Density::rare>(scores, length, first, threshold, s, count);
+      } else if (density == Density::some) {
+        count = filter_chunk<Density::some>(scores, length, first, threshold, s, count);
+      } else {
+        count = filter_chunk<Density::many>(scores, length, first, threshold, s, count);
+      }
+      const std::int64_t found = count - before;  // of kChunk: neighbouring chunks are alike
+      density = found < kChunk / 128 ? Density::rare : found < kChunk / 16 ? Density::some : Density::many;
     }
     if (count < k && guess > kMinusInfinity && !mutant("topk.again")) {
       guess = kMinusInfinity;
@@ -339,7 +429,7 @@ HWY_INLINE std::int64_t select_row(const Source& source, std::int64_t n, std::in
     }
     if (count <= k) return count;
     bits_to_keys(s.keys + keyed, count - keyed);
-    return apply_cut(s, count, find_cut(s.keys, count, k, k));
+    return apply_cut(s, count, find_cut(s.keys, count, k, k, s.spare));
   }
 }
 

@@ -9,21 +9,26 @@
 
 namespace keysieve::cpu {
 
-constexpr std::int64_t kChunk = 1024;   // scores between two looks at the list's room; 4 KB stay in L1
-constexpr std::int64_t kSlack = 64;     // writes may pass the last entry by one word's columns or one vector
-constexpr std::int64_t kSampleRun = 8;  // neighbouring scores per sample: half a line, one candidate block
+constexpr std::int64_t kChunk = 1024;  // scores between two looks at the list's room; 4 KB stay in L1
+constexpr std::int64_t kSlack = 64;    // writes may pass the last entry by one word's columns or one vector
 constexpr std::int64_t kLeastGuessed = 1024;  // shorter rows are filtered without a guess
 
-// Scores in the sample of a row of n: one in 32, so that it costs a tenth of the pass, 512 to 8192.
-constexpr std::int64_t sample_size(std::int64_t n) {
-  return std::clamp<std::int64_t>(n / 256, 64, 1024) * kSampleRun;
+// Scores in the sample of a row of n, a multiple of 16: one in 32 costs about a sixth of the pass. Long rows
+// take no more than 8,192, or 16,384 for large k, which gains more from a close guess.
+constexpr std::int64_t sample_size(std::int64_t n, std::int64_t k) {
+  return std::clamp<std::int64_t>(n / 512 * 16, 512, k < 1024 ? 8192 : 16384);
 }
+
+// Neighbouring scores taken together: one candidate block, or a cache line where each run is a cache miss.
+constexpr std::int64_t kSampleRun = 8;
+constexpr std::int64_t sample_run(std::int64_t n) { return n < (1 << 18) ? kSampleRun : 2 * kSampleRun; }
 
 struct RowScratch {
   std::int32_t* columns = nullptr;   // [list + kSlack] survivors, ascending
   std::int32_t* keys = nullptr;      // [list + kSlack] their keys
+  std::int32_t* spare = nullptr;     // [list + kSlack] keys that a cut may still fall on
   float* chunk = nullptr;            // [kChunk + kSlack] scores of a source that is not contiguous f32
-  std::uint64_t* sort_a = nullptr;   // [candidates] ids and places of the row's candidates
+  std::uint64_t* sort_a = nullptr;   // [candidates] where they come unordered
   std::uint64_t* sort_b = nullptr;   // [candidates]
   std::uint64_t* order_a = nullptr;  // [k] where the order is by score
   std::uint64_t* order_b = nullptr;  // [k]
@@ -40,17 +45,17 @@ constexpr ScratchSizes scratch_sizes(const TopkArgs& a) {
   std::int64_t most = width;
   ScratchSizes sizes{};
   if (a.candidates.given()) {
-    sizes.candidates = a.candidates.shape[1];
+    sizes.candidates = a.candidates.shape[1] + 4;  // append_bits() may write 4 past the last
     // candidates * block_size may not fit 64 bits.
     if (a.block_size < width / std::max<std::int64_t>(sizes.candidates, 1))
       most = sizes.candidates * a.block_size;
   }
   const std::int64_t k = std::min(a.k, most);
   sizes.capacity = std::min(2 * k + 2 * kChunk, most + kChunk);
-  sizes.list = std::max(sizes.capacity, most >= kLeastGuessed ? sample_size(most) : 0);
+  sizes.list = std::max(sizes.capacity, most >= kLeastGuessed ? sample_size(most, k) : 0);
   sizes.ordered = a.order == TopkOrder::by_score ? k : 0;
   const std::int64_t bytes =
-      (2 * (sizes.list + kSlack) + kChunk + kSlack) * 4 + 2 * (sizes.candidates + sizes.ordered) * 8;
+      (3 * (sizes.list + kSlack) + kChunk + kSlack) * 4 + 2 * (sizes.candidates + sizes.ordered) * 8;
   sizes.bytes = static_cast<std::size_t>((bytes + 63) / 64 * 64);
   return sizes;
 }
@@ -63,7 +68,8 @@ inline RowScratch carve_scratch(void* memory, const ScratchSizes& sizes) {
   s.order_b = s.order_a + sizes.ordered;
   s.columns = reinterpret_cast<std::int32_t*>(s.order_b + sizes.ordered);
   s.keys = s.columns + sizes.list + kSlack;
-  s.chunk = reinterpret_cast<float*>(s.keys + sizes.list + kSlack);
+  s.spare = s.keys + sizes.list + kSlack;
+  s.chunk = reinterpret_cast<float*>(s.spare + sizes.list + kSlack);
   s.capacity = sizes.capacity;
   return s;
 }
