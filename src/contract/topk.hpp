@@ -1,4 +1,6 @@
-// What topk's arguments must satisfy; docs/contracts/topk.md explains each rule.
+// What topk's arguments must satisfy; docs/contracts/topk.md explains each rule. TOP-25 to TOP-31 and TOP-34
+// are kept by the kernels. Owed by the caller: TOP-32 columns and offsets that fit the output, TOP-33 outputs
+// that share no memory with anything else.
 #pragma once
 
 #include "contract/bounds.hpp"

@@ -33,7 +33,8 @@ class RowPages {
     columns_ = m.page_table.shape[1] + (mutant("translate.columns") ? 1 : 0);
   }
 
-  // The slot of a local index, or -1.
+  // The slot of a local index, or -1. PGM-11: only the entry of an existing column is read, and its page must
+  // exist.
   [[nodiscard]] std::int64_t slot(std::int64_t local) const {
     if (local < 0 || first_ > std::numeric_limits<std::int64_t>::max() - local) return -1;
     const std::int64_t position = first_ + local;

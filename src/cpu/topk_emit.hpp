@@ -14,8 +14,9 @@
 
 namespace keysieve::cpu {
 
-// Adds -inf columns, the smallest first, to `count` ascending columns until there are `wanted`. All that
-// score more than -inf are in the list, so every column that is not scores -inf, and no score needs a look.
+// TOP-29. Adds -inf columns, the smallest first, to `count` ascending columns until there are `wanted`. All
+// that score more than -inf are in the list, so every column that is not scores -inf, and no score needs a
+// look.
 inline void fill_with_minus_infinity(std::int32_t* columns, std::int64_t count, std::int64_t wanted) {
   std::int64_t kept = 0;  // listed columns among the first kept + wanted - count
   const std::int64_t added = wanted - count;
@@ -38,7 +39,8 @@ inline void order_by_score(const RowView& v, const RowScratch& s, std::int64_t c
   for (std::int64_t i = 0; i < count; ++i) s.columns[i] = static_cast<std::int32_t>(sorted[i] & 0xffffffffu);
 }
 
-// Writes everything that the row owns: its entries in the asked space, then the tail.
+// Writes every place that the row owns (TOP-28): its entries in the asked space, then the tail. An entry
+// without a slot is left out of all outputs together (TOP-31).
 inline void emit_row(const TopkArgs& a, std::int64_t row, const RowView& v, const RowScratch& s,
                      std::int64_t count) {
   std::int64_t used = 0;

@@ -1,5 +1,6 @@
 // cpu.topk.filter: threshold from a sample, one filtering pass, exact cut among the survivors; see
-// topk_row-inl.hpp for the method. Takes every shape; one task a row.
+// topk_row-inl.hpp for the method. Takes every shape; one task a row, so that neither the batch nor the
+// number of threads can change a result (TOP-34).
 //
 // Scratch per worker: the survivors' list (columns and keys), one chunk of scores, the candidates and, for
 // the order by score, k words twice; topk_scratch.hpp adds it up.

@@ -72,9 +72,9 @@ HWY_INLINE bool usable_as_it_is(const std::int32_t* list, std::int64_t block_cou
   return descents == 0;
 }
 
-// The row's valid candidates, ascending, each once; of a block listed twice the first place stands. Cost and
-// scratch follow the list, never the row: one bit a block where those bits fit the list's own scratch, else a
-// sort.
+// TOP-30. The row's valid candidates, ascending, each once; of a block listed twice the first place stands.
+// Cost and scratch follow the list, never the row: one bit a block where those bits fit the list's own
+// scratch, else a sort.
 HWY_INLINE BlockList unique_blocks(const TopkArgs& a, std::int64_t row, std::int64_t visible,
                                    const RowScratch& s) {
   const std::int64_t block_count = visible > 0 ? (visible - 1) / a.block_size + 1 : 0;
@@ -118,6 +118,7 @@ HWY_INLINE BlockList unique_blocks(const TopkArgs& a, std::int64_t row, std::int
   return {ids, places, count};
 }
 
+// TOP-27: nothing outside the view is ever read.
 HWY_INLINE RowView row_view(const TopkArgs& a, std::int64_t row, const RowScratch& s) {
   constexpr std::int64_t kWidest = std::numeric_limits<std::int32_t>::max();
   RowView v;

@@ -14,7 +14,8 @@ void translate_row(const TranslateArgs& a, std::int64_t row) {
   const std::int64_t k = a.indices.shape[1];
   const bool compact = a.mode == TranslateMode::compact && !mutant("translate.compact");
   std::int64_t found = 0;
-  // Entry t is read before any place at or after t is written, so outputs may be the input itself.
+  // TRN-09: entry t is read before any place at or after t is written, so one output may be the input itself.
+  // TRN-10: found slots keep their order.
   for (std::int64_t t = 0; t < k; ++t) {
     const std::int64_t local = load_int(a.indices, row, t);
     const std::int64_t slot = pages.slot(local);

@@ -55,6 +55,7 @@ TopkCall make_restricted(std::int64_t width, std::int64_t candidates, std::int64
   return c;
 }
 
+// TOP-30.
 TEST(TopkCandidates, MatchesReference) {
   for (const Family family :
        {Family::random, Family::ties, Family::nan, Family::infinities, Family::all_equal})

@@ -41,8 +41,9 @@ TopkCall with_lengths(TopkCall c, const Columns& lengths, std::int64_t next_n, D
 
 TEST(TopkCases, H01_negative_draft_lengths) {
   // 262,144 wide, as reserved; only lengths decide what is read.
-  const auto make = [](Columns lengths) {
-    return [lengths] { return with_lengths(make_topk({8, 70'100, 512}, Family::random), lengths, 2); };
+  const std::vector<float> scores = make_scores(Family::random, 8 * 262'144, 1);
+  const auto make = [&](Columns lengths) {
+    return [&scores, lengths] { return with_lengths(make_topk({8, 262'144, 512}, scores), lengths, 2); };
   };
   expect_case(make({900, 70'000, 3, 0}), [](TopkCall& c) {
     const std::int64_t used[] = {512, 512, 512, 512, 2, 3, 0, 0};

@@ -13,6 +13,7 @@
 namespace keysieve::test {
 namespace {
 
+// TOP-26 and TOP-29: NaN of both signs, signed zeros, ties, infinities.
 TEST(Topk, MatchesReferenceOnEveryFamily) {
   for (const Family family : all_families())
     for (const DType dtype : {DType::f32, DType::bf16})
@@ -104,6 +105,7 @@ TopkCall with_spaces(TopkSpace space, DType slots, std::int64_t page, std::int64
   return c;
 }
 
+// TOP-28 and TOP-31: outputs start as poison; rejected pages leave all of them together.
 TEST(Topk, MatchesReferenceInEverySpace) {
   for (std::int64_t variant = 0; variant < 12; ++variant) {
     SCOPED_TRACE(variant);
@@ -186,7 +188,7 @@ TEST(Topk, MatchesReferenceForEveryFormOfBounds) {
   }
 }
 
-// Nothing outside a row's range can change its result; inputs keep their bytes (expect_parity compares them).
+// TOP-27: nothing outside a row's range can change its result; inputs keep their bytes (expect_parity compares them).
 TEST(Topk, UnreadColumnsDoNotMatter) {
   for (const bool skip : {true, false})
     for (const std::int64_t k : {1, 64, 512}) {
@@ -272,6 +274,7 @@ TEST(Topk, SubnormalsCountEvenWhereTheThreadFlushesThem) {
 }
 #endif
 
+// TOP-34; H17 in topk_cases_test.cc changes the batch as well.
 TEST(Topk, RepeatsGiveTheSameBytes) {
   TopkCall first = make_topk({7, 3000, 300}, Family::ties, 9);
   ASSERT_TRUE(run_with(first.args(), "cpu", "", &two_threads()).ok());
