@@ -132,10 +132,10 @@ TEST(Translate, InPlace) {
 }
 
 TEST(TranslateCases, H02_requests_and_columns_outside_the_table) {
-  const auto make = [](TranslateMode mode) {
-    return [mode] {
+  const auto make = [](TranslateMode mode, DType slots) {
+    return [mode, slots] {
       const std::vector<std::int64_t> indices = {5, 300, -1, 63, 255, 256};
-      TranslateCall c = make_call({indices, indices, indices, indices});
+      TranslateCall c = make_call({indices, indices, indices, indices}, slots);
       c.page_table = TensorBox(DType::i32, {3, 4}, 2);
       for (std::int64_t i = 0; i < 3 * 6; ++i)
         c.page_table.at<std::int32_t>(0, i) = 0x7fffffff;  // gaps as well
@@ -146,18 +146,20 @@ TEST(TranslateCases, H02_requests_and_columns_outside_the_table) {
       return c;
     };
   };
-  expect_case(make(TranslateMode::compact), [](TranslateCall& c) {
-    EXPECT_EQ(c.row(0), (std::vector<std::int64_t>{5, 63, 255, -1, -1, -1}));
-    EXPECT_EQ(c.row(1), (std::vector<std::int64_t>{8 * 64 + 5, 8 * 64 + 63, 8 * 64 + 255, -1, -1, -1}));
-    EXPECT_EQ(c.row(2), std::vector<std::int64_t>(6, -1));
-    EXPECT_EQ(c.row(3), std::vector<std::int64_t>(6, -1));
-    const double counts[] = {3, 3, 0, 0};
-    for (std::int64_t r = 0; r < 4; ++r) EXPECT_EQ(c.counts.get(r), counts[r]);
-  });
-  expect_case(make(TranslateMode::keep), [](TranslateCall& c) {
-    EXPECT_EQ(c.row(0), (std::vector<std::int64_t>{5, -1, -1, 63, 255, -1}));
-    EXPECT_EQ(c.counts.get(0), 3);
-  });
+  for (const DType slots : {DType::i32, DType::i64})
+    expect_case(make(TranslateMode::compact, slots), [](TranslateCall& c) {
+      EXPECT_EQ(c.row(0), (std::vector<std::int64_t>{5, 63, 255, -1, -1, -1}));
+      EXPECT_EQ(c.row(1), (std::vector<std::int64_t>{8 * 64 + 5, 8 * 64 + 63, 8 * 64 + 255, -1, -1, -1}));
+      EXPECT_EQ(c.row(2), std::vector<std::int64_t>(6, -1));
+      EXPECT_EQ(c.row(3), std::vector<std::int64_t>(6, -1));
+      const double counts[] = {3, 3, 0, 0};
+      for (std::int64_t r = 0; r < 4; ++r) EXPECT_EQ(c.counts.get(r), counts[r]);
+    });
+  for (const DType slots : {DType::i32, DType::i64})
+    expect_case(make(TranslateMode::keep, slots), [](TranslateCall& c) {
+      EXPECT_EQ(c.row(0), (std::vector<std::int64_t>{5, -1, -1, 63, 255, -1}));
+      EXPECT_EQ(c.counts.get(0), 3);
+    });
 }
 
 // One flat list of pages is a table of one request; table_start says where each row's pages begin.
