@@ -46,11 +46,16 @@ struct RowGroups {
   }
 };
 
-// The least and greatest column that some row of the group sees.
-inline RowRange hull(const MqaLogitsArgs& a, const RowGroup& group) {
-  RowRange all{a.scores.shape[1], 0};
+// What each row of the group sees of `columns`; {0, 0} where nothing. Returns the hull of it all.
+inline RowRange visible_parts(const MqaLogitsArgs& a, const RowGroup& group, RowRange columns,
+                              RowRange* rows) {
+  RowRange all{columns.end, columns.start};
   for (std::int64_t i = 0; i < group.count; ++i) {
-    const RowRange r = row_range(a.bounds, group.first + i, a.scores.shape[1]);
+    RowRange r = row_range(a.bounds, group.first + i, a.scores.shape[1]);
+    if (mutant("mqa_logits.draft_sees_later"))
+      r.end = row_range(a.bounds, group.first + group.count - 1, a.scores.shape[1]).end;
+    r = {std::max(r.start, columns.start), std::min(r.end, columns.end)};
+    rows[i] = r.size() > 0 ? r : RowRange{0, 0};
     if (r.size() > 0) all = {std::min(all.start, r.start), std::max(all.end, r.end)};
   }
   return all.size() > 0 ? all : RowRange{0, 0};
@@ -58,7 +63,15 @@ inline RowRange hull(const MqaLogitsArgs& a, const RowGroup& group) {
 
 // The columns that tasks of the group must look at.
 inline RowRange owned_columns(const MqaLogitsArgs& a, const RowGroup& group) {
-  return a.tail == Tail::neg_inf ? RowRange{0, a.scores.shape[1]} : hull(a, group);
+  const RowRange all{0, a.scores.shape[1]};
+  RowRange rows[kGroupRows];
+  return a.tail == Tail::neg_inf ? all : visible_parts(a, group, all, rows);
+}
+
+inline float load_weight(const Tensor& weights, std::int64_t row, std::int64_t head) {
+  const std::int64_t at = row * weights.stride[0] + head * weights.stride[1];
+  if (weights.dtype == DType::f32) return static_cast<const float*>(weights.data)[at];
+  return std::bit_cast<float>(std::uint32_t{static_cast<const std::uint16_t*>(weights.data)[at]} << 16);
 }
 
 // Keys of consecutive columns. Lanes past the last column, and columns without a key (MQA-35), read zeros.

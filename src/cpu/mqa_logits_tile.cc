@@ -21,6 +21,7 @@
 #define HWY_TARGET_INCLUDE "cpu/mqa_logits_tile.cc"
 #include <hwy/foreach_target.h>
 // foreach_target must come first.
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -57,28 +58,20 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr int kHeads = HWY_ARCH_X86 && HWY_TARGET > HWY_AVX3 ? 4 : 8;
 static_assert(kTileKeys <= TileKeys::kMost && kChunkColumns % kTileKeys == 0);
 
-// Step 2.
+// Step 2, for the i-th row of a group.
 template <class Format>
-void widen_queries(const MqaLogitsArgs& a, const RowGroup& group, const TileScratch& scratch) {
+void widen_query(const MqaLogitsArgs& a, std::int64_t row, std::int64_t i, const TileScratch& scratch) {
   const std::int64_t heads = a.q.shape[1], dim = a.q.shape[2];
   const hn::Rebind<typename Format::Code, Word> narrow;
-  float* query = scratch.queries;
-  float* weight = scratch.weights;
-  for (std::int64_t i = 0; i < group.count; ++i) {
-    std::int64_t row = group.first + i;
-    if (mutant("mqa_logits.row_off_by_one")) row = std::min(row + 1, a.q.shape[0] - 1);
-    for (std::int64_t head = 0; head < heads; ++head, query += kQueryStride, ++weight) {
-      const auto* codes =
-          static_cast<const typename Format::Code*>(a.q.data) + row * a.q.stride[0] + head * a.q.stride[1];
-      for (std::int64_t d = 0; d < dim; d += kLanes)
-        hn::Store(Format::widen(hn::PromoteTo(Word(), hn::LoadU(narrow, codes + d))), Real(), query + d);
-      const std::int64_t from = mutant("mqa_logits.swapped_heads") ? heads - 1 - head : head;
-      const std::int64_t at = row * a.weights.stride[0] + from * a.weights.stride[1];
-      *weight = a.weights.dtype == DType::f32
-                    ? static_cast<const float*>(a.weights.data)[at]
-                    : std::bit_cast<float>(
-                          std::uint32_t{static_cast<const std::uint16_t*>(a.weights.data)[at]} << 16);
-    }
+  float* query = scratch.queries + i * heads * kQueryStride;
+  if (mutant("mqa_logits.row_off_by_one")) row = std::min(row + 1, a.q.shape[0] - 1);
+  for (std::int64_t head = 0; head < heads; ++head, query += kQueryStride) {
+    const auto* codes =
+        static_cast<const typename Format::Code*>(a.q.data) + row * a.q.stride[0] + head * a.q.stride[1];
+    for (std::int64_t d = 0; d < dim; d += kLanes)
+      hn::Store(Format::widen(hn::PromoteTo(Word(), hn::LoadU(narrow, codes + d))), Real(), query + d);
+    const std::int64_t from = mutant("mqa_logits.swapped_heads") ? heads - 1 - head : head;
+    scratch.weights[i * heads + head] = load_weight(a.weights, row, from);
   }
 }
 
@@ -139,15 +132,32 @@ HWY_INLINE Sums add_heads(const float* HWY_RESTRICT query, const float* weights,
   return sums;
 }
 
+// Brings the next tile's keys near while this one is scored: pages lie anywhere, and hardware prefetchers
+// stop at 4 KiB, which is a tile or less. A few keys after every few heads, since a burst of requests would
+// stop the core.
+struct Ahead {
+  const std::uint8_t* const* key = nullptr;
+  const std::uint8_t* const* end = nullptr;
+  std::int64_t key_bytes = 0;
+
+  HWY_INLINE void fetch(int keys) {
+    for (; keys > 0 && key < end; --keys, ++key)
+      for (std::int64_t at = 0; at < key_bytes; at += 64) hwy::Prefetch(*key + at);
+  }
+};
+
 // Steps 4 and 5 up to the scales.
 HWY_NOINLINE void score_tile(const float* query, const float* weights, int heads, int dim, const float* tile,
-                             const float* scale, float* scores) {
+                             const float* scale, float* scores, Ahead& ahead) {
   const Real f;
   Sums sums{hn::Zero(f), hn::Zero(f), hn::Zero(f)};
+  const int keys_ahead = kTileKeys * kHeads / heads + 1;
   int h = 0;
   const auto take = [&]<int kCount>(std::integral_constant<int, kCount>) HWY_ATTR {
-    for (; h + kCount <= heads; h += kCount)
+    for (; h + kCount <= heads; h += kCount) {
+      ahead.fetch(keys_ahead);
       sums = add_heads<kCount>(query + h * kQueryStride, weights + h, dim, tile, sums);
+    }
   };
   take(std::integral_constant<int, kHeads>());
   if constexpr (kHeads > 4) take(std::integral_constant<int, 4>());
@@ -162,41 +172,47 @@ HWY_NOINLINE void score_tile(const float* query, const float* weights, int heads
 template <class Format>
 void score_chunk_of(const MqaLogitsArgs& a, const RowGroup& group, RowRange columns,
                     const TileScratch& scratch) {
-  const int heads = static_cast<int>(a.q.shape[1]), dim = static_cast<int>(a.q.shape[2]);
-  const std::int64_t width = a.scores.shape[1];
+  const std::int64_t heads = a.q.shape[1], dim = a.q.shape[2];
   RowRange rows[kGroupRows];
-  RowRange live{columns.end, columns.start};
-  for (std::int64_t i = 0; i < group.count; ++i) {
-    rows[i] = row_range(a.bounds, group.first + i, width);
-    if (mutant("mqa_logits.draft_sees_later"))
-      rows[i].end = row_range(a.bounds, group.first + group.count - 1, width).end;
-    if (rows[i].size() <= 0) continue;
-    live = {std::min(live.start, std::max(rows[i].start, columns.start)),
-            std::max(live.end, std::min(rows[i].end, columns.end))};
-  }
-  if (live.size() <= 0) return;
-  widen_queries<Format>(a, group, scratch);
+  const RowRange live = visible_parts(a, group, columns, rows);
+  for (std::int64_t i = 0; i < group.count; ++i)
+    if (rows[i].size() > 0) widen_query<Format>(a, group.first + i, i, scratch);
+
+  const auto next_seen = [&](std::int64_t first) {
+    const auto seen = [&](const RowRange& r) { return r.start < first + kTileKeys && r.end > first; };
+    while (first < live.end && std::none_of(rows, rows + group.count, seen)) first += kTileKeys;
+    return first;
+  };
   const KeyPages pages(a, group.request);
-  TileKeys keys;
-  alignas(64) float scores[kTileKeys];
-  for (std::int64_t first = live.start; first < live.end; first += kTileKeys) {
-    const std::int64_t last = std::min(first + kTileKeys, live.end);
-    bool decoded = false;
+  TileKeys keys[2];
+  const auto find = [&](std::int64_t first, TileKeys& tile) {
+    pages.find(first, static_cast<int>(std::min<std::int64_t>(kTileKeys, live.end - first)), kTileKeys, tile);
+  };
+
+  std::int64_t first = next_seen(live.start);
+  if (first < live.end) find(first, keys[0]);
+  for (int now = 0; first < live.end; now ^= 1) {
+    decode_keys<Format>(keys[now].codes, static_cast<int>(dim), scratch.tile);
+    const std::int64_t next = next_seen(first + kTileKeys);
+    Ahead ahead;
+    if (next < live.end) {
+      find(next, keys[now ^ 1]);
+      ahead = {keys[now ^ 1].codes, keys[now ^ 1].codes + kTileKeys,
+               dim * static_cast<std::int64_t>(sizeof(typename Format::Code))};
+    }
     for (std::int64_t i = 0; i < group.count; ++i) {
-      const RowRange part{std::max(first, rows[i].start), std::min(last, rows[i].end)};
+      const RowRange part{std::max(first, rows[i].start), std::min(first + kTileKeys, rows[i].end)};
       if (part.size() <= 0) continue;
-      if (!decoded) {
-        pages.find(first, static_cast<int>(last - first), kTileKeys, keys);
-        decode_keys<Format>(keys.codes, dim, scratch.tile);
-        decoded = true;
-      }
-      score_tile(scratch.queries + i * heads * kQueryStride, scratch.weights + i * heads, heads, dim,
-                 scratch.tile, keys.scale, scores);
-      if (keys.any_hidden)
+      alignas(64) float scores[kTileKeys];
+      score_tile(scratch.queries + i * heads * kQueryStride, scratch.weights + i * heads,
+                 static_cast<int>(heads), static_cast<int>(dim), scratch.tile, keys[now].scale, scores,
+                 ahead);
+      if (keys[now].any_hidden)
         for (int t = 0; t < kTileKeys; ++t)
-          if (keys.hidden[t]) scores[t] = -std::numeric_limits<float>::infinity();
+          if (keys[now].hidden[t]) scores[t] = -std::numeric_limits<float>::infinity();
       write_scores(a, group.first + i, part, scores + (part.start - first));
     }
+    first = next;
   }
 }
 
