@@ -39,7 +39,6 @@ struct RunCommand {
 
 struct CheckCommand {
   std::string file;
-  int threads = 0;
   double score_tolerance = 0;  // of a row's greatest score; 0: by the dtype of the operands
 };
 [[nodiscard]] int check_command(const CheckCommand& command, const Console& console);

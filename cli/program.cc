@@ -100,9 +100,6 @@ int run_program(std::vector<std::string> args, const Console& console) {
   CLI::App* check_app = app.add_subcommand(
       "check", "Compare an engine's out_* tensors with the reference; name the first broken rule");
   check_app->add_option("step", check.file, "Step file with out_* tensors")->required();
-  check_app->add_option("--threads", check.threads, "Threads to use")
-      ->capture_default_str()
-      ->check(CLI::Range(0, 1024));
   check_app
       ->add_option(
           "--score-tolerance", check.score_tolerance,
