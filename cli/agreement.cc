@@ -86,8 +86,8 @@ AgreementReport scores_agreement(const Step& step, const StepOutputs& out) {
     a.worst = std::max(a.worst, worst);
   }
   a.holds = a.exact + a.within == a.rows;
-  a.detail = printed("%s of scores: greatest difference %.2g where scores reach %.3g",
-                     plural(a.rows, "row").c_str(), a.worst, greatest);
+  a.detail = plural(a.rows, "row") +
+             printed(", greatest difference %.2g where scores reach %.3g", a.worst, greatest);
   return a;
 }
 
@@ -181,7 +181,7 @@ AgreementReport attention_agreement(const Step& step, const StepOutputs& out,
       ++a.within;
   }
   a.holds = a.exact + a.within == a.rows;
-  a.detail = plural(a.rows, "row") + printed(" of %s: greatest difference %.2g", a.what.c_str(), a.worst);
+  a.detail = plural(a.rows, "row") + printed(", greatest difference %.2g", a.worst);
   if (other_selection > 0)
     a.detail += ", " + plural(other_selection, "row") + " with another selection not compared";
   return a;
@@ -190,14 +190,17 @@ AgreementReport attention_agreement(const Step& step, const StepOutputs& out,
 }  // namespace
 
 bool near_output(double expected, double seen) {
+  if (std::isnan(expected)) return std::isnan(seen);
   const double difference = std::fabs(expected - seen);
-  return difference <= 1e-3 || difference <= std::fabs(expected) * 2 / 128;
+  return difference <= 1e-3 || (std::isfinite(expected) && difference <= std::fabs(expected) * 2 / 128);
 }
 
 bool near_lse(double expected, double seen) {
   if (expected == seen) return true;
+  if (std::isnan(expected)) return std::isnan(seen);
   const double difference = std::fabs(expected - seen);
-  return difference <= 1e-5 || difference <= std::fabs(expected) * 1.2e-4;
+  // Relative to an infinity everything would be near.
+  return difference <= 1e-5 || (std::isfinite(expected) && difference <= std::fabs(expected) * 1.2e-4);
 }
 
 std::vector<AgreementReport> judge_agreement(const Step& step, const StepOutputs& out) {

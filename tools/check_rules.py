@@ -16,7 +16,7 @@ def ids(folder, suffixes):
     return found
 
 
-code = ids("src", {".hpp", ".cc", ".cu"})
+code = ids("src", {".hpp", ".cc", ".cu"}) | ids("cli", {".hpp", ".cc"})
 docs = ids("docs/contracts", {".md"})
 tests = ids("tests", {".cc", ".c", ".py"})
 bad = 0
