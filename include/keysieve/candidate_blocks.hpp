@@ -4,12 +4,12 @@
 //   bounds      see bounds.hpp           block b of a row covers columns [start + b*B, start + (b+1)*B)
 //   candidates  i32 [rows, candidates]   block ids, -1 in unused places
 //
-// Result.  A block's score is the greatest of its visible scores. The newest block, which holds column end -
-// 1,
-//          is always kept, before all others; blocks whose score is -inf are otherwise never kept. Equal
-//          scores: the smaller id. Ascending ids, or by score: NaN blocks, then the newest as +inf, then the
+// Result.  A block's score is the greatest of its visible scores. The newest block, which holds column
+//          end - 1, is always kept, before all others; blocks whose score is -inf are otherwise never kept.
+//          Equal scores: the smaller id. Ascending ids, or by score: NaN blocks, then the newest, then the
 //          rest.
-// Cost.    Reads each visible score once. Streams. run() only enqueues.
+// Cost.    Reads each visible score once.
+// Streams. run() only enqueues: no allocation, no synchronisation.
 //
 // Definition: the candidate publisher of DeepSeek-V4.1.
 #pragma once

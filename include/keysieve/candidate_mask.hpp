@@ -6,7 +6,8 @@
 //
 // Result.  Column c stays if it is inside [start, end) and (c - start) / block_size is listed; every other
 //          column of the write range becomes -inf. Nothing outside the write range is touched.
-// Cost.    The write range and the list. Streams. run() only enqueues.
+// Cost.    Follows the write range and the list.
+// Streams. run() only enqueues: no allocation, no synchronisation.
 #pragma once
 
 #include "keysieve/bounds.hpp"

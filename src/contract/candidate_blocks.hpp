@@ -21,6 +21,9 @@ constexpr Status judge(const CandidateBlocksArgs& a) {
       .shape("candidates", a.candidates, {&rows, kAnyExtent}, "BLK-03 candidates is [rows, candidates]")
       .dtype("candidates", a.candidates, {DType::i32}, "BLK-04 candidates is i32")
       .that(a.block_size >= 1, "block_size", "BLK-05 block_size >= 1", a.block_size);
+  if (check.holds())
+    check.that(width.value == 0 || (width.value - 1) / a.block_size < (std::int64_t{1} << 31) - 1, "scores",
+               "BLK-06 a row has fewer than 2^31 blocks", width.value);
   if (!check.holds()) return check.status();
   return judge_bounds(check, a.bounds, rows).status();
 }

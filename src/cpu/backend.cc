@@ -5,6 +5,7 @@ namespace keysieve {
 namespace cpu {
 
 extern const Kernel<MqaLogitsArgs> kMqaLogitsKernels[1];
+extern const Kernel<CandidateBlocksArgs> kCandidateBlocksKernels[1];
 extern const Kernel<CandidateMaskArgs> kCandidateMaskKernels[1];
 extern const Kernel<TopkArgs> kTopkKernels[1];
 extern const Kernel<TranslateArgs> kTranslateKernels[1];
@@ -12,20 +13,24 @@ extern const Kernel<SparseMlaArgs> kSparseMlaKernels[1];
 
 }  // namespace cpu
 
-extern const Backend kCpuBackend{"cpu",
-                                 DeviceType::cpu,
-                                 true,
-                                 {
-                                     cpu::kMqaLogitsKernels,      //
-                                     {},                          // candidate_blocks
-                                     cpu::kCandidateMaskKernels,  //
-                                     cpu::kTopkKernels,           //
-                                     cpu::kTranslateKernels,      //
-                                     {},                          // packed_mask
-                                     {},                          // mask_indices
-                                     {},                          // masked_mha
-                                     cpu::kSparseMlaKernels,      //
-                                     {},                          // merge_states
-                                 }};
+// One line an operation, in the order of OperationList.
+// clang-format off
+extern const Backend kCpuBackend{
+    "cpu",
+    DeviceType::cpu,
+    true,
+    {
+        cpu::kMqaLogitsKernels,  // mqa_logits
+        cpu::kCandidateBlocksKernels,  // candidate_blocks
+        cpu::kCandidateMaskKernels,  // candidate_mask
+        cpu::kTopkKernels,  // topk
+        cpu::kTranslateKernels,  // translate
+        {},  // packed_mask
+        {},  // mask_indices
+        {},  // masked_mha
+        cpu::kSparseMlaKernels,  // sparse_mla
+        {},  // merge_states
+    }};
+// clang-format on
 
 }  // namespace keysieve

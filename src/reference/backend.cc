@@ -5,6 +5,7 @@ namespace keysieve {
 namespace reference {
 
 extern const Kernel<MqaLogitsArgs> kMqaLogitsKernels[1];
+extern const Kernel<CandidateBlocksArgs> kCandidateBlocksKernels[1];
 extern const Kernel<CandidateMaskArgs> kCandidateMaskKernels[1];
 extern const Kernel<TopkArgs> kTopkKernels[1];
 extern const Kernel<TranslateArgs> kTranslateKernels[1];
@@ -12,20 +13,24 @@ extern const Kernel<SparseMlaArgs> kSparseMlaKernels[1];
 
 }  // namespace reference
 
-extern const Backend kReferenceBackend{"reference",
-                                       DeviceType::cpu,
-                                       false,
-                                       {
-                                           reference::kMqaLogitsKernels,      //
-                                           {},                                // candidate_blocks
-                                           reference::kCandidateMaskKernels,  //
-                                           reference::kTopkKernels,           //
-                                           reference::kTranslateKernels,      //
-                                           {},                                // packed_mask
-                                           {},                                // mask_indices
-                                           {},                                // masked_mha
-                                           reference::kSparseMlaKernels,      //
-                                           {},                                // merge_states
-                                       }};
+// One line an operation, in the order of OperationList.
+// clang-format off
+extern const Backend kReferenceBackend{
+    "reference",
+    DeviceType::cpu,
+    false,
+    {
+        reference::kMqaLogitsKernels,  // mqa_logits
+        reference::kCandidateBlocksKernels,  // candidate_blocks
+        reference::kCandidateMaskKernels,  // candidate_mask
+        reference::kTopkKernels,  // topk
+        reference::kTranslateKernels,  // translate
+        {},  // packed_mask
+        {},  // mask_indices
+        {},  // masked_mha
+        reference::kSparseMlaKernels,  // sparse_mla
+        {},  // merge_states
+    }};
+// clang-format on
 
 }  // namespace keysieve

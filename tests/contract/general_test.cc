@@ -41,6 +41,15 @@ constexpr auto lengths = [](CandidateMaskArgs& a) {
 static_assert(breaks("GEN-01", [](auto& a) { a.scores.rank = 5; }));
 static_assert(breaks("GEN-02", [](auto& a) { a.scores.shape[0] = -1; }));
 static_assert(breaks("GEN-03", [](auto& a) { a.scores.stride[0] = 0; }));
+// A dense [6, 0] has stride 0 along its rows, and nothing to share.
+static_assert(judge_tensors(
+                  [] {
+                    auto a = good_args();
+                    a.scores = Tensor::dense(nullptr, DType::f32, {6, 0});
+                    return a;
+                  }(),
+                  "candidate_mask")
+                  .ok());
 static_assert(breaks("GEN-04", [](auto& a) { a.candidates.device = {DeviceType::cuda, 0}; }));
 static_assert(breaks("BND-01", [](auto& a) { a.bounds.end = {}; }));
 static_assert(breaks("BND-02", [](auto& a) { a.bounds.end.dtype = DType::f32; }));
