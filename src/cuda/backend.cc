@@ -25,8 +25,12 @@ constexpr Kernel<typename HostSide::Arguments> entry(const char* name) {
           HostSide::workspace_bytes, HostSide::run};
 }
 
+constexpr Kernel<CandidateBlocksArgs> kCandidateBlocks[] = {
+    entry<gpu::CandidateBlocksRadix>("cuda.candidate_blocks.radix")};
 constexpr Kernel<CandidateMaskArgs> kCandidateMask[] = {
     entry<gpu::CandidateMaskBitmap>("cuda.candidate_mask.bitmap")};
+constexpr Kernel<PackedMaskArgs> kPackedMask[] = {entry<gpu::PackedMaskShared>("cuda.packed_mask.shared")};
+constexpr Kernel<MaskIndicesArgs> kMaskIndices[] = {entry<gpu::MaskIndicesScan>("cuda.mask_indices.scan")};
 
 }  // namespace
 
@@ -34,16 +38,16 @@ extern const Backend kCudaBackend{"cuda",
                                   DeviceType::cuda,
                                   true,
                                   {
-                                      {},              // mqa_logits
-                                      {},              // candidate_blocks
+                                      {},  // mqa_logits
+                                      kCandidateBlocks,
                                       kCandidateMask,  //
                                       {},              // topk
                                       {},              // translate
-                                      {},              // packed_mask
-                                      {},              // mask_indices
-                                      {},              // masked_mha
-                                      {},              // sparse_mla
-                                      {},              // merge_states
+                                      kPackedMask,
+                                      kMaskIndices,
+                                      {},  // masked_mha
+                                      {},  // sparse_mla
+                                      {},  // merge_states
                                   }};
 
 }  // namespace keysieve

@@ -52,26 +52,55 @@ struct Bf16Words {
   static constexpr std::uint32_t kVectorWord = 0xff80ff80u;
 };
 
+// The first vectors of a list, asked for before anything else: their latency hides behind that of the bounds.
+// 2048 candidates are read by now.
+struct FirstIds {
+  static constexpr int kVectors = 2;
+  int4 ids[kVectors];
+  bool vectors;  // the list is contiguous and aligned
+};
+
+__device__ FirstIds block_read_first_ids(const MaskParams& p, std::uint32_t row) {
+  const std::int32_t* list = p.candidates + row * p.list_row_stride;
+  FirstIds first;
+  first.vectors = p.list_stride == 1 && reinterpret_cast<std::uintptr_t>(list) % 16 == 0;
+#pragma unroll
+  for (int i = 0; i < FirstIds::kVectors; ++i) {
+    const std::int64_t v = i * kThreads + static_cast<int>(threadIdx.x);
+    first.ids[i] = first.vectors && v < p.list_size / 4 ? reinterpret_cast<const int4*>(list)[v]
+                                                        : make_int4(-1, -1, -1, -1);
+  }
+  return first;
+}
+
 // Marks the listed blocks of [first, first + blocks) and tells whether any list entry is at or past `beyond`.
-__device__ bool block_mark_listed(const MaskParams& p, std::uint32_t row, std::int64_t first, int blocks,
-                                  std::int64_t beyond, std::uint32_t* bitmap) {
+__device__ bool block_mark_listed(const MaskParams& p, std::uint32_t row, const FirstIds& first_ids,
+                                  std::int64_t first, int blocks, std::int64_t beyond,
+                                  std::uint32_t* bitmap) {
   const std::int32_t* list = p.candidates + row * p.list_row_stride;
   bool past = false;
+  // Ids, the turn's first block and its size are below 2^31, so negative ids wrap to offsets that are too
+  // large.
+  const auto first32 = static_cast<std::uint32_t>(first);
+  const auto blocks32 = static_cast<std::uint32_t>(blocks);
+  const auto beyond32 = static_cast<std::int32_t>(min(beyond, kMaxInt32));
   const auto mark = [&](std::int32_t id) {
-    const std::int64_t offset = id - first;
-    if (id >= 0 && offset >= 0 && offset < blocks)
-      atomicOr(&bitmap[offset >> 5], 1u << (static_cast<std::uint32_t>(offset) & 31u));
-    past = past || id >= beyond;
+    const std::uint32_t offset = static_cast<std::uint32_t>(id) - first32;
+    if (id >= 0 && offset < blocks32) atomicOr(&bitmap[offset >> 5], 1u << (offset & 31u));
+    past = past || id >= beyond32;
   };
-  if (p.list_stride == 1 && reinterpret_cast<std::uintptr_t>(list) % 16 == 0) {
-    const std::int64_t vectors = p.list_size / 4;
-    for (std::int64_t v = threadIdx.x; v < vectors; v += kThreads) {
-      const int4 ids = reinterpret_cast<const int4*>(list)[v];
+  if (first_ids.vectors) {
+    const auto mark_vector = [&](const int4& ids) {
       mark(ids.x);
       mark(ids.y);
       mark(ids.z);
       mark(ids.w);
-    }
+    };
+#pragma unroll
+    for (int i = 0; i < FirstIds::kVectors; ++i) mark_vector(first_ids.ids[i]);
+    const std::int64_t vectors = p.list_size / 4;
+    for (std::int64_t v = FirstIds::kVectors * kThreads + threadIdx.x; v < vectors; v += kThreads)
+      mark_vector(reinterpret_cast<const int4*>(list)[v]);
     for (std::int64_t j = vectors * 4 + threadIdx.x; j < p.list_size; j += kThreads) mark(list[j]);
   } else {
     for (std::int64_t j = threadIdx.x; j < p.list_size; j += kThreads) mark(list[j * p.list_stride]);
@@ -87,6 +116,7 @@ __global__ void __launch_bounds__(kThreads) candidate_mask_bitmap_kernel(const M
 
   const std::uint32_t row = blockIdx.x / p.parts;
   const std::uint32_t part = blockIdx.x - row * p.parts;
+  const FirstIds first_ids = block_read_first_ids(p, row);
   const RowRange visible = row_range(p.bounds, row, p.width);
   std::int64_t write_first = p.write_range == WriteRange::window ? visible.start : 0;
   std::int64_t write_last = p.write_range == WriteRange::full ? p.width : visible.end;
@@ -129,7 +159,7 @@ __global__ void __launch_bounds__(kThreads) candidate_mask_bitmap_kernel(const M
       origin = visible.start + first_block * block_size;
       for (int w = static_cast<int>(threadIdx.x); w < (blocks + 31) / 32; w += kThreads) bitmap[w] = 0;
       __syncthreads();
-      const bool past = block_mark_listed(p, row, first_block, blocks, edge_block, bitmap);
+      const bool past = block_mark_listed(p, row, first_ids, first_block, blocks, edge_block, bitmap);
       keep_edge = __syncthreads_or(past ? 1 : 0) != 0 && p.edge && !p.faults.on(kNoEdge);
     }
 

@@ -1,0 +1,348 @@
+// cuda.candidate_blocks.radix: block maxima, then an exact threshold per row, in two chained launches.
+//
+//   1. Thread blocks read each live score once and write one ordered key per block (block_maxima.hpp).
+//   2. One thread block per row loads the row's keys into shared memory (or reads them again if they do not
+//      fit) and finds their range.
+//   3. It cuts the range into 2048 equal bins, counts, and goes on inside the bin that holds the last place,
+//      until the bin is used up or holds one key: at most three rounds. Bins follow the row's own range,
+//      so scores of any distribution spread.
+//   4. Waves own contiguous ids; two passes of ballots place the selected ids in ascending order. Equal keys
+//      at the threshold go to the smaller ids. The newest block, never in the contest, takes its own place.
+//   5. Order by score: the selected ids are sorted with their keys.
+//
+// Workspace: 4 bytes a block of the widest row for each row, and 8 a place when ordered by score. Shared
+// memory: 9 KiB and up to 128 KiB of keys.
+#include <algorithm>
+
+#include "gpu/block.hpp"
+#include "gpu/block_maxima.hpp"
+#include "gpu/device.hpp"
+#include "gpu/kernels.hpp"
+#include "gpu/tuning.hpp"
+
+namespace keysieve::gpu {
+namespace {
+
+constexpr int kThreads = 1024;
+constexpr int kBins = 2048;
+constexpr int kWaves = kThreads / kWave;
+
+struct SelectParams {
+  const std::uint32_t* keys;
+  std::int64_t key_row_stride, width;
+  RowBounds bounds;
+  Divisor block_size;
+  std::int32_t* candidates;
+  std::int64_t list_row_stride, list_stride;
+  std::int32_t places;
+  std::int32_t cached_keys;   // room in shared memory
+  std::uint64_t* sort_space;  // null: ascending ids
+  std::int32_t sort_places;   // power of two
+  Faults faults;
+};
+
+struct SelectShared {
+  std::uint32_t histogram[kBins];
+  BlockScan<kThreads> scan;
+  std::uint32_t greater[kWaves], equal[kWaves];
+  std::uint32_t low, high, above, in_bin;
+};
+
+// Counts one key per lane; lanes that share the first lane's bin make one addition, so that equal scores do
+// not queue up.
+__device__ void wave_count(std::uint32_t* histogram, std::uint32_t bin, bool counts) {
+  const LaneMask counting = wave_ballot(counts);
+  if (counting == 0) return;
+  const int leader = first_lane(counting);
+  const std::uint32_t first_bin = wave_shuffle(bin, leader);
+  const LaneMask same = wave_ballot(counts && bin == first_bin);
+  if (lane_id() == leader)
+    atomicAdd(&histogram[bin], static_cast<std::uint32_t>(popcount(same)));
+  else if (counts && bin != first_bin)
+    atomicAdd(&histogram[bin], 1u);
+}
+
+// Calls f(key) for every key, 0 for those past the end, the same number of times in every thread.
+template <class F>
+__device__ void block_for_each_key(const std::uint32_t* keys, std::int32_t count, F&& f) {
+  const std::int32_t vectors = count / 4;
+  for (std::int32_t base = 0; base < vectors; base += kThreads) {
+    const std::int32_t v = base + static_cast<std::int32_t>(threadIdx.x);
+    const uint4 four = v < vectors ? reinterpret_cast<const uint4*>(keys)[v] : make_uint4(0, 0, 0, 0);
+    f(four.x);
+    f(four.y);
+    f(four.z);
+    f(four.w);
+  }
+  const std::int32_t rest = vectors * 4 + static_cast<std::int32_t>(threadIdx.x);
+  f(rest < count ? keys[rest] : 0u);
+}
+
+// What is taken: every key above `above`, and the first `ties` ids whose key is `tie`.
+struct Threshold {
+  std::uint32_t above, tie, ties;
+};
+
+__device__ Threshold block_find_threshold(SelectShared& s, const std::uint32_t* keys, std::int32_t count,
+                                          std::uint32_t wanted) {
+  std::uint32_t low = s.low, high = s.high;
+  for (;;) {
+    std::uint32_t shift = 0;
+    while (((high - low) >> shift) >= kBins) ++shift;
+    for (int bin = static_cast<int>(threadIdx.x); bin < kBins; bin += kThreads) s.histogram[bin] = 0;
+    __syncthreads();
+    block_for_each_key(keys, count, [&](std::uint32_t key) {
+      wave_count(s.histogram, (key - low) >> shift, key >= low && key <= high);
+    });
+    __syncthreads();
+    // Bins from the top, two a thread; one thread finds the bin of the last wanted place.
+    const int top = kBins - 1 - 2 * static_cast<int>(threadIdx.x);
+    const std::uint32_t upper = s.histogram[top], lower = s.histogram[top - 1];
+    std::uint32_t total;
+    const std::uint32_t before = s.scan.exclusive_sum(upper + lower, total);
+    if (before < wanted && wanted <= before + upper + lower) {
+      const bool in_upper = wanted <= before + upper;
+      const auto bin = static_cast<std::uint32_t>(in_upper ? top : top - 1);
+      s.above = in_upper ? before : before + upper;
+      s.in_bin = in_upper ? upper : lower;
+      s.low = low + (bin << shift);
+      s.high = high - s.low < (1u << shift) ? high : s.low + ((1u << shift) - 1);
+    }
+    __syncthreads();
+    low = s.low;
+    high = s.high;
+    wanted -= s.above;
+    if (s.in_bin == wanted) return {low - 1, 0, 0};
+    if (shift == 0) return {low, low, wanted};
+  }
+}
+
+// Ascending sort of a power of two of values by all threads.
+__device__ void block_sort(std::uint64_t* values, std::int32_t count) {
+  for (std::int32_t size = 2; size <= count; size *= 2)
+    for (std::int32_t distance = size / 2; distance > 0; distance /= 2) {
+      for (std::int32_t i = static_cast<std::int32_t>(threadIdx.x); i < count / 2; i += kThreads) {
+        const std::int32_t a = 2 * i - (i & (distance - 1)), b = a + distance;
+        const std::uint64_t x = values[a], y = values[b];
+        if ((x > y) == ((a & size) == 0)) {
+          values[a] = y;
+          values[b] = x;
+        }
+      }
+      __syncthreads();
+    }
+}
+
+__global__ void __launch_bounds__(kThreads, 1) candidate_blocks_radix_kernel(const SelectParams p) {
+  extern __shared__ uint4 dynamic_shared[];
+  __shared__ SelectShared s;
+  const std::uint32_t row = blockIdx.x;
+  const auto thread = static_cast<std::int32_t>(threadIdx.x);
+  const RowRange visible = row_range(p.bounds, row, p.width);
+  const auto size = static_cast<std::uint32_t>(visible.end - visible.start);
+  const std::int32_t blocks = size == 0 ? 0 : static_cast<std::int32_t>(p.block_size.divide(size - 1)) + 1;
+  std::int32_t* list = p.candidates + row * p.list_row_stride;
+  if (thread == 0) {
+    s.low = kNanKey;
+    s.high = 0;
+  }
+  __syncthreads();
+  wait_for_previous_kernel();
+
+  // 2. The newest block's key is 0: it is no part of the contest.
+  const std::uint32_t* keys = p.keys + row * p.key_row_stride;
+  const bool cached = blocks <= p.cached_keys;
+  auto* cache = reinterpret_cast<std::uint32_t*>(dynamic_shared);
+  std::uint32_t least = kNanKey, greatest = 0, contestants = 0;
+  const std::int32_t vectors = (blocks + 3) / 4;  // key rows have room for whole vectors
+  for (std::int32_t v = thread; v < vectors; v += kThreads) {
+    uint4 four = reinterpret_cast<const uint4*>(keys)[v];
+    if (v * 4 + 1 >= blocks) four.y = 0;
+    if (v * 4 + 2 >= blocks) four.z = 0;
+    if (v * 4 + 3 >= blocks) four.w = 0;
+    if (cached) reinterpret_cast<uint4*>(cache)[v] = four;
+    const auto note = [&](std::uint32_t key) {
+      greatest = max(greatest, key);
+      least = min(least, key == 0 ? kNanKey : key);
+      contestants += key == 0 ? 0 : 1;
+    };
+    note(four.x);
+    note(four.y);
+    note(four.z);
+    note(four.w);
+  }
+  if (cached) keys = cache;
+  least = wave_reduce(least, [](std::uint32_t a, std::uint32_t b) { return min(a, b); });
+  greatest = wave_reduce(greatest, [](std::uint32_t a, std::uint32_t b) { return max(a, b); });
+  if (lane_id() == 0) {
+    atomicMin(&s.low, least);
+    atomicMax(&s.high, greatest);
+  }
+  std::uint32_t total;
+  (void)s.scan.exclusive_sum(contestants, total);  // also the barrier that shared memory needs
+
+  // 3. The newest takes one place.
+  const auto wanted = static_cast<std::uint32_t>(blocks > 0 ? p.places - 1 : 0);
+  Threshold threshold{0, 0, 0};
+  if (wanted == 0)
+    threshold.above = kNanKey;
+  else if (total > wanted)
+    threshold = block_find_threshold(s, keys, blocks, wanted);
+  if (p.faults.on(kTieToLarger) && threshold.ties > 0) threshold.above = threshold.tie = threshold.tie - 1;
+
+  // 4. Each wave owns a run of ids.
+  const std::int32_t wave_ids = ((blocks + kWaves - 1) / kWaves + kWave - 1) / kWave * kWave;
+  const std::int32_t first = wave_id() * wave_ids;
+  const std::int32_t last = min(first + wave_ids, blocks);
+  std::uint32_t greater = 0, equal = 0;
+  for (std::int32_t base = first; base < last; base += kWave) {
+    const std::int32_t id = base + lane_id();
+    const std::uint32_t key = id < last ? keys[id] : 0;
+    greater += static_cast<std::uint32_t>(popcount(wave_ballot(key > threshold.above)));
+    equal += static_cast<std::uint32_t>(popcount(wave_ballot(threshold.ties > 0 && key == threshold.tie)));
+  }
+  if (lane_id() == 0) {
+    s.greater[wave_id()] = greater;
+    s.equal[wave_id()] = equal;
+  }
+  __syncthreads();
+  std::uint32_t greater_before = 0, equal_before = 0, greater_all = 0, equal_all = 0;
+  for (int w = 0; w < kWaves; ++w) {
+    if (w == wave_id()) {
+      greater_before = greater_all;
+      equal_before = equal_all;
+    }
+    greater_all += s.greater[w];
+    equal_all += s.equal[w];
+  }
+  const bool by_score = p.sort_space != nullptr;
+  std::uint64_t* sorting = p.sort_space + row * static_cast<std::int64_t>(p.sort_places);
+  const auto place_id = [&](std::uint32_t place, std::int32_t id, std::uint32_t rank) {
+    if (place >= static_cast<std::uint32_t>(p.places)) return;  // only a fault gets here
+    if (p.faults.on(kIdOff)) ++id;
+    if (by_score)
+      sorting[place] = (std::uint64_t{rank} << 32) | static_cast<std::uint32_t>(id);
+    else
+      list[place * p.list_stride] = id;
+  };
+  for (std::int32_t base = first; base < last; base += kWave) {
+    const std::int32_t id = base + lane_id();
+    const std::uint32_t key = id < last ? keys[id] : 0;
+    const bool above = key > threshold.above;
+    const bool tied = threshold.ties > 0 && key == threshold.tie;
+    const LaneMask above_mask = wave_ballot(above), tied_mask = wave_ballot(tied);
+    const std::uint32_t tie_rank =
+        equal_before + static_cast<std::uint32_t>(popcount(tied_mask & lanes_before()));
+    if (above || (tied && tie_rank < threshold.ties))
+      place_id(greater_before + static_cast<std::uint32_t>(popcount(above_mask & lanes_before())) +
+                   min(tie_rank, threshold.ties),
+               id, ~key);
+    greater_before += static_cast<std::uint32_t>(popcount(above_mask));
+    equal_before += static_cast<std::uint32_t>(popcount(tied_mask));
+  }
+  std::uint32_t taken = greater_all + min(equal_all, threshold.ties);
+  // Ranks: 0 is NaN, 1 the newest, +inf and below follow.
+  if (blocks > 0) {
+    if (thread == 0) place_id(taken, blocks - 1, 1);
+    ++taken;
+  }
+
+  // 5.
+  if (by_score) {
+    for (std::int32_t i = static_cast<std::int32_t>(taken) + thread; i < p.sort_places; i += kThreads)
+      sorting[i] = ~std::uint64_t{0};
+    __syncthreads();
+    if (taken > 1) block_sort(sorting, p.sort_places);
+    for (std::int32_t i = thread; i < static_cast<std::int32_t>(taken) && i < p.places; i += kThreads)
+      list[i * p.list_stride] = static_cast<std::int32_t>(sorting[i] & kNanKey);
+  }
+  for (std::int32_t i = static_cast<std::int32_t>(taken) + thread; i < p.places; i += kThreads)
+    list[i * p.list_stride] = -1;
+}
+
+std::int64_t most_blocks(const CandidateBlocksArgs& a) {
+  return (a.scores.shape[1] + a.block_size - 1) / a.block_size;
+}
+std::int64_t key_row_stride(const CandidateBlocksArgs& a) { return (most_blocks(a) + 31) / 32 * 32; }
+std::int64_t sort_places(const CandidateBlocksArgs& a) {
+  std::int64_t places = 1;
+  while (places < a.candidates.shape[1]) places *= 2;
+  return places;
+}
+
+}  // namespace
+
+const char* CandidateBlocksRadix::refuses(const CandidateBlocksArgs& a) {
+  if (a.scores.shape[1] > kMaxInt32 - 4096) return "more than 2^31 - 4097 columns";
+  if (a.scores.shape[0] > kMaxInt32 / 4096) return "more than 2^19 rows";
+  if (a.candidates.shape[1] > kMaxInt32 / 2) return "more than 2^30 places";
+  return nullptr;
+}
+
+std::size_t CandidateBlocksRadix::workspace_bytes(const CandidateBlocksArgs& a, std::int32_t) {
+  const auto rows = static_cast<std::size_t>(a.scores.shape[0]);
+  std::size_t bytes = rows * static_cast<std::size_t>(key_row_stride(a)) * sizeof(std::uint32_t);
+  if (a.order == CandidateOrder::by_score)
+    bytes += rows * static_cast<std::size_t>(sort_places(a)) * sizeof(std::uint64_t);
+  return bytes;
+}
+
+Status CandidateBlocksRadix::run(const CandidateBlocksArgs& a, const Launch& launch) {
+  const std::int64_t rows = a.scores.shape[0];
+  if (rows == 0 || a.candidates.shape[1] == 0) return {};
+  const DeviceFacts& facts = device_facts(launch.device);
+  const Tuning& t = tuning(facts.architecture);
+  BlockMaximaParams m{};
+  m.scores = static_cast<const char*>(a.scores.data);
+  m.row_stride = a.scores.stride[0];
+  m.column_stride = a.scores.stride[1];
+  m.width = a.scores.shape[1];
+  m.bounds = row_bounds(a.bounds);
+  // A block wider than the matrix is the same as one of its width.
+  m.block_size =
+      Divisor(static_cast<std::uint32_t>(std::max<std::int64_t>(1, std::min(a.block_size, m.width))));
+  m.nan = a.nan;
+  m.keys = static_cast<std::uint32_t*>(launch.workspace.data);
+  m.key_row_stride = key_row_stride(a);
+  m.faults = active_fault({"gpu.candidate_blocks.last_column", "gpu.candidate_blocks.column_stride",
+                           "gpu.candidate_blocks.tie_order", "gpu.candidate_blocks.newest",
+                           "gpu.candidate_blocks.nan", "gpu.candidate_blocks.id_off"});
+  const std::int64_t wanted =
+      (std::int64_t{t.maxima_blocks_per_processor} * facts.processors + rows - 1) / rows;
+  const std::int64_t most = (m.width + t.maxima_min_columns - 1) / t.maxima_min_columns;
+  m.parts = static_cast<std::uint32_t>(std::max<std::int64_t>(1, std::min(wanted, most)));
+  const bool unit = m.column_stride == 1 || m.width <= 1;
+  const auto maxima =
+      a.scores.dtype == DType::bf16
+          ? (unit ? block_maxima_kernel<Bf16Score, true> : block_maxima_kernel<Bf16Score, false>)
+          : (unit ? block_maxima_kernel<F32Score, true> : block_maxima_kernel<F32Score, false>);
+  const Grid maxima_grid{static_cast<std::uint32_t>(rows) * m.parts, kMaximaThreads, 0, false};
+  const Status status = launch_kernel("candidate_blocks", launch, maxima_grid, maxima, m);
+  if (!status.ok()) return status;
+
+  SelectParams s{};
+  s.keys = m.keys;
+  s.key_row_stride = m.key_row_stride;
+  s.width = m.width;
+  s.bounds = m.bounds;
+  s.block_size = m.block_size;
+  s.candidates = static_cast<std::int32_t*>(a.candidates.data);
+  s.list_row_stride = a.candidates.stride[0];
+  s.list_stride = a.candidates.stride[1];
+  s.places = static_cast<std::int32_t>(a.candidates.shape[1]);
+  s.faults = m.faults;
+  if (a.order == CandidateOrder::by_score) {
+    s.sort_space = reinterpret_cast<std::uint64_t*>(m.keys + rows * m.key_row_stride);
+    s.sort_places = static_cast<std::int32_t>(sort_places(a));
+  }
+  const std::size_t room = facts.shared_bytes - sizeof(SelectShared) - 1024;
+  const std::int64_t cached =
+      std::min<std::int64_t>({m.key_row_stride, t.select_cached_keys,
+                              static_cast<std::int64_t>(room / sizeof(std::uint32_t) / 4 * 4)});
+  s.cached_keys = static_cast<std::int32_t>(cached);
+  const Grid select_grid{static_cast<std::uint32_t>(rows), kThreads,
+                         static_cast<std::size_t>(cached) * sizeof(std::uint32_t), true};
+  return launch_kernel("candidate_blocks", launch, select_grid, candidate_blocks_radix_kernel, s);
+}
+
+}  // namespace keysieve::gpu
