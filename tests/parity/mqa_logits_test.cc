@@ -5,6 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <random>
+#if defined(__SSE2__)
+#include <xmmintrin.h>
+#endif
 
 #include "support/learned.hpp"
 #include "support/parity.hpp"
@@ -331,6 +335,35 @@ TEST(MqaLogits, ExactForWindows) {
   }
 }
 
+TEST(MqaLogits, ExactForShapesDrawnAtRandom) {
+  std::mt19937 random(2024);
+  const auto pick = [&](std::initializer_list<std::int64_t> from) {
+    return from.begin()[random() % from.size()];
+  };
+  for (int i = 0; i < 60; ++i) {
+    Shape s;
+    s.source = {Data::integers, random() % 2 == 0, random()};
+    s.paged = random() % 2 == 0;
+    s.heads = 1 + random() % 20;
+    s.dim = pick({32, 64, 128});
+    s.width = 1 + random() % pick({40, 130, 2000});
+    s.next_n = 1 + random() % 8;
+    s.requests = 1 + random() % 3;
+    s.page_tokens = pick({1, 16, 32, 64, 128, 7});
+    s.padding = pick({0, 8, 12});
+    s.tail = random() % 2 == 0 ? Tail::neg_inf : Tail::untouched;
+    s.weight_dtype = random() % 2 == 0 ? DType::f32 : DType::bf16;
+    s.score_dtype = random() % 2 == 0 ? DType::f32 : DType::bf16;
+    for (std::int64_t r = 0; r < s.rows(); ++r) {
+      s.ends.push_back(static_cast<std::int64_t>(random() % static_cast<unsigned>(s.width + 20)) - 10);
+      if (!s.paged)
+        s.starts.push_back(static_cast<std::int64_t>(random() % static_cast<unsigned>(s.width)) - 5);
+    }
+    SCOPED_TRACE(i);
+    expect_parity([&] { return make_call(s); });
+  }
+}
+
 TEST(MqaLogits, LengthsInEveryForm) {
   for (const bool per_row : {false, true})
     for (const LengthUnit unit : {LengthUnit::tokens, LengthUnit::compressed})
@@ -436,6 +469,35 @@ TEST(MqaLogits, MQA_37_every_e4m3_code_is_exact) {
     }
   }
 }
+
+#if defined(__SSE2__)
+// An engine may have told its threads to treat subnormal floats as zero; no code is one.
+TEST(MqaLogits, MQA_37_holds_while_subnormal_floats_count_as_zero) {
+  Shape s;
+  s.source.data = Data::normal;
+  s.ends = {70, 70};
+  const auto subnormal_codes = [&] {
+    Call call = make_call(s);
+    for (std::int64_t t = 0; t < 64; ++t)
+      for (std::int64_t d = 0; d < 128; ++d)
+        call.cache.set(static_cast<double>((t * 5 + d * 3) % 8 + (d % 2) * 0x80), s.page_of(0, 0),
+                       t * 128 + d);
+    return call;
+  };
+  Call usual = subnormal_codes(), flushed = subnormal_codes();
+  for_each_host_run(usual.args(),
+                    [&](const std::string& kernel, const std::string& label, const Executor* executor) {
+                      if (executor != nullptr) return;  // the mode belongs to this thread
+                      ASSERT_TRUE(run_with(usual.args(), "cpu", kernel.c_str()).ok());
+                      const unsigned mode = _mm_getcsr();
+                      _mm_setcsr(mode | 0x8040);
+                      const Status status = run_with(flushed.args(), "cpu", kernel.c_str());
+                      _mm_setcsr(mode);
+                      ASSERT_TRUE(status.ok());
+                      EXPECT_EQ(usual.scores.bytes(), flushed.scores.bytes()) << label;
+                    });
+}
+#endif
 
 // MQA-32: a NaN anywhere in a key, in its scale or in a query reaches exactly the scores that use it.
 TEST(MqaLogits, MQA_32_nan_stays_nan) {
