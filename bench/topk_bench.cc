@@ -145,7 +145,8 @@ void by_turns(benchmark::State& state, Ours&& ours, const char* name, Yardstick&
   state.counters[std::string("ratio_to_") + name] = least_ours / least_yardstick;
 }
 
-void against_max_pass(benchmark::State& state, const std::string& family, std::int64_t width, std::int64_t k, int rows) {
+void against_max_pass(benchmark::State& state, const std::string& family, std::int64_t width, std::int64_t k,
+                      int rows) {
   std::vector<Call> calls;
   for (int r = 0; r < rows; ++r) {
     std::vector<float> scores = scores_of(family, width);
@@ -188,7 +189,8 @@ void nth_element_way(const std::vector<float>& scores, std::int64_t k, std::vect
   std::sort(columns.begin(), columns.begin() + k);
 }
 
-void against_nth_element(benchmark::State& state, const std::string& family, std::int64_t width, std::int64_t k) {
+void against_nth_element(benchmark::State& state, const std::string& family, std::int64_t width,
+                         std::int64_t k) {
   Call c = make_call(scores_of(family, width), width, k);
   std::vector<std::int32_t> columns;
   by_turns(state, c, "nth_element", [&] { nth_element_way(c.scores, k, columns); });
@@ -279,7 +281,8 @@ void threads(benchmark::State& state, int count) {
   for (const std::int64_t k : {512, 2048})
     add("topk/random_8_rows_by_turns/131072/k" + std::to_string(k),
         [=](benchmark::State& s) { against_max_pass(s, "random", 131'072, k, 8); });
-  add("topk/nth_element/131072/k2048", [](benchmark::State& s) { against_nth_element(s, "random", 131'072, 2048); });
+  add("topk/nth_element/131072/k2048",
+      [](benchmark::State& s) { against_nth_element(s, "random", 131'072, 2048); });
   for (const std::int64_t width : {819'200, 10'485'760})
     add("topk/one_percent_live/" + std::to_string(width),
         [=](benchmark::State& s) { one_percent_live(s, width, 512); });
