@@ -19,7 +19,7 @@ struct BlockMaximaParams {
   std::int64_t row_stride, column_stride, width;
   RowBounds bounds;
   Divisor block_size;
-  std::uint32_t parts;  // thread blocks per row
+  Divisor parts;  // thread blocks per row
   NanPolicy nan;
   std::uint32_t* keys;
   std::int64_t key_row_stride;
@@ -54,8 +54,8 @@ __global__ void __launch_bounds__(kMaximaThreads) block_maxima_kernel(const Bloc
   using Word = typename Score::Word;
   constexpr int kVector = Score::kPerVector;
   let_next_kernel_start();
-  const std::uint32_t row = blockIdx.x / p.parts;
-  const std::uint32_t part = blockIdx.x - row * p.parts;
+  const std::uint32_t row = p.parts.divide(blockIdx.x);
+  const std::uint32_t part = blockIdx.x - row * p.parts.value;
   const RowRange visible = row_range(p.bounds, row, p.width);
   const auto size = static_cast<std::int32_t>(visible.end - visible.start);
   if (size == 0) return;
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(kMaximaThreads) block_maxima_kernel(const Bloc
   const std::int32_t newest = p.faults.on(kNewestNotPinned) ? -1 : blocks - 1;
   constexpr std::int64_t kPartAlignment = 32;
   const std::int64_t part_blocks =
-      ((std::int64_t{blocks} + p.parts - 1) / p.parts + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
+      (p.parts.divide64(blocks - 1) + kPartAlignment) / kPartAlignment * kPartAlignment;
   const std::int64_t first64 = part * part_blocks;
   if (first64 >= blocks) return;
   const auto first = static_cast<std::int32_t>(first64);
@@ -81,33 +81,33 @@ __global__ void __launch_bounds__(kMaximaThreads) block_maxima_kernel(const Bloc
   const bool aligned = kUnitStride && block_size % kVector == 0 && lanes <= kWave &&
                        (lanes & (lanes - 1)) == 0 && reinterpret_cast<std::uintptr_t>(scores) % 16 == 0;
   if (aligned) {
-    const std::int32_t last_vector = last * lanes;
+    int lane_bits = 0;
+    while ((1 << lane_bits) < lanes) ++lane_bits;
+    const std::int32_t last_vector = last << lane_bits;
+    const std::int32_t whole =
+        min(last_vector, live / kVector);  // what follows the row's last column is not read
     constexpr int kInFlight = 4;
-    for (std::int32_t base = first * lanes; base < last_vector; base += kInFlight * kMaximaThreads) {
+    for (std::int32_t base = first << lane_bits; base < last_vector; base += kInFlight * kMaximaThreads) {
       uint4 vectors[kInFlight];
 #pragma unroll
       for (int i = 0; i < kInFlight; ++i) {
         const std::int32_t v = base + i * kMaximaThreads + thread;
-        if (v < last_vector && (v + 1) * std::int64_t{kVector} <= live)
-          vectors[i] = reinterpret_cast<const uint4*>(scores)[v];
+        if (v < whole) vectors[i] = reinterpret_cast<const uint4*>(scores)[v];
       }
 #pragma unroll
       for (int i = 0; i < kInFlight; ++i) {
         const std::int32_t v = base + i * kMaximaThreads + thread;
         RunningMax running;
-        if (v < last_vector) {
-          if ((v + 1) * std::int64_t{kVector} <= live) {
+        if (v < whole) {
 #pragma unroll
-            for (int e = 0; e < kVector; ++e) running.add(Score::value(vectors[i], e));
-          } else {  // the row's last columns; what follows them is not read
-            for (std::int64_t c = v * std::int64_t{kVector}; c < live; ++c)
-              running.add(Score::value(scores[c]));
-          }
+          for (int e = 0; e < kVector; ++e) running.add(Score::value(vectors[i], e));
+        } else if (v < last_vector) {
+          for (std::int32_t c = v * kVector; c < live; ++c) running.add(Score::value(scores[c]));
         }
         std::uint32_t key = running.key(policy);
         for (int step = lanes / 2; step > 0; step /= 2) key = max(key, wave_shuffle_xor(key, step));
         if (v < last_vector && (v & (lanes - 1)) == 0) {
-          const std::int32_t block = v / lanes;
+          const std::int32_t block = v >> lane_bits;
           keys[block] = block == newest ? 0 : contest_key(key, policy);
         }
       }

@@ -24,7 +24,8 @@ namespace keysieve::gpu {
 namespace {
 
 constexpr int kThreads = 1024;
-constexpr int kBins = 2048;
+constexpr int kBinBits = 11;
+constexpr int kBins = 1 << kBinBits;
 constexpr int kWaves = kThreads / kWave;
 
 struct SelectParams {
@@ -48,34 +49,20 @@ struct SelectShared {
   std::uint32_t low, high, above, in_bin;
 };
 
-// Counts one key per lane; lanes that share the first lane's bin make one addition, so that equal scores do
-// not queue up.
-__device__ void wave_count(std::uint32_t* histogram, std::uint32_t bin, bool counts) {
-  const LaneMask counting = wave_ballot(counts);
-  if (counting == 0) return;
-  const int leader = first_lane(counting);
-  const std::uint32_t first_bin = wave_shuffle(bin, leader);
-  const LaneMask same = wave_ballot(counts && bin == first_bin);
-  if (lane_id() == leader)
-    atomicAdd(&histogram[bin], static_cast<std::uint32_t>(popcount(same)));
-  else if (counts && bin != first_bin)
-    atomicAdd(&histogram[bin], 1u);
-}
-
-// Calls f(key) for every key, 0 for those past the end, the same number of times in every thread.
+// Calls f(first id, four keys) for all keys, each thread four neighbours at a time; keys past the end are 0.
 template <class F>
-__device__ void block_for_each_key(const std::uint32_t* keys, std::int32_t count, F&& f) {
-  const std::int32_t vectors = count / 4;
-  for (std::int32_t base = 0; base < vectors; base += kThreads) {
-    const std::int32_t v = base + static_cast<std::int32_t>(threadIdx.x);
-    const uint4 four = v < vectors ? reinterpret_cast<const uint4*>(keys)[v] : make_uint4(0, 0, 0, 0);
-    f(four.x);
-    f(four.y);
-    f(four.z);
-    f(four.w);
+__device__ void block_for_each_four(const std::uint32_t* keys, std::int32_t count, F&& f) {
+  const std::int32_t vectors = (count + 3) / 4;
+#pragma unroll 4
+  for (std::int32_t v = static_cast<std::int32_t>(threadIdx.x); v < vectors; v += kThreads) {
+    uint4 four = reinterpret_cast<const uint4*>(keys)[v];
+    if (v * 4 + 4 > count) {
+      if (v * 4 + 1 >= count) four.y = 0;
+      if (v * 4 + 2 >= count) four.z = 0;
+      four.w = 0;
+    }
+    f(v, four);
   }
-  const std::int32_t rest = vectors * 4 + static_cast<std::int32_t>(threadIdx.x);
-  f(rest < count ? keys[rest] : 0u);
 }
 
 // What is taken: every key above `above`, and the first `ties` ids whose key is `tie`.
@@ -87,12 +74,23 @@ __device__ Threshold block_find_threshold(SelectShared& s, const std::uint32_t* 
                                           std::uint32_t wanted) {
   std::uint32_t low = s.low, high = s.high;
   for (;;) {
-    std::uint32_t shift = 0;
-    while (((high - low) >> shift) >= kBins) ++shift;
+    if (low == high) return {low, low, wanted};  // equal keys would all queue up at one bin
+    const int range_bits = 32 - __clz(static_cast<int>(high - low));
+    const std::uint32_t shift = static_cast<std::uint32_t>(max(0, range_bits - kBinBits));
     for (int bin = static_cast<int>(threadIdx.x); bin < kBins; bin += kThreads) s.histogram[bin] = 0;
     __syncthreads();
-    block_for_each_key(keys, count, [&](std::uint32_t key) {
-      wave_count(s.histogram, (key - low) >> shift, key >= low && key <= high);
+    const std::uint32_t span = high - low;
+    block_for_each_four(keys, count, [&](std::int32_t, const uint4& four) {
+      const std::uint32_t x = four.x - low, y = four.y - low, z = four.z - low, w = four.w - low;
+      if (x <= span && (x >> shift) == (y >> shift) && (x >> shift) == (z >> shift) &&
+          (x >> shift) == (w >> shift)) {
+        atomicAdd(&s.histogram[x >> shift], (y <= span) + (z <= span) + (w <= span) + 1u);
+        return;
+      }
+      if (x <= span) atomicAdd(&s.histogram[x >> shift], 1u);
+      if (y <= span) atomicAdd(&s.histogram[y >> shift], 1u);
+      if (z <= span) atomicAdd(&s.histogram[z >> shift], 1u);
+      if (w <= span) atomicAdd(&s.histogram[w >> shift], 1u);
     });
     __syncthreads();
     // Bins from the top, two a thread; one thread finds the bin of the last wanted place.
@@ -153,29 +151,19 @@ __global__ void __launch_bounds__(kThreads, 1) candidate_blocks_radix_kernel(con
   const std::uint32_t* keys = p.keys + row * p.key_row_stride;
   const bool cached = blocks <= p.cached_keys;
   auto* cache = reinterpret_cast<std::uint32_t*>(dynamic_shared);
-  std::uint32_t least = kNanKey, greatest = 0, contestants = 0;
-  const std::int32_t vectors = (blocks + 3) / 4;  // key rows have room for whole vectors
-  for (std::int32_t v = thread; v < vectors; v += kThreads) {
-    uint4 four = reinterpret_cast<const uint4*>(keys)[v];
-    if (v * 4 + 1 >= blocks) four.y = 0;
-    if (v * 4 + 2 >= blocks) four.z = 0;
-    if (v * 4 + 3 >= blocks) four.w = 0;
+  std::uint32_t least = kNanKey - 1, greatest = 0, contestants = 0;
+  block_for_each_four(keys, blocks, [&](std::int32_t v, const uint4& four) {  // key rows have room for fours
     if (cached) reinterpret_cast<uint4*>(cache)[v] = four;
-    const auto note = [&](std::uint32_t key) {
-      greatest = max(greatest, key);
-      least = min(least, key == 0 ? kNanKey : key);
-      contestants += key == 0 ? 0 : 1;
-    };
-    note(four.x);
-    note(four.y);
-    note(four.z);
-    note(four.w);
-  }
+    greatest = max(greatest, max(max(four.x, four.y), max(four.z, four.w)));
+    // One less wraps 0 to the top, where it is never the least.
+    least = min(least, min(min(four.x - 1, four.y - 1), min(four.z - 1, four.w - 1)));
+    contestants += (four.x != 0) + (four.y != 0) + (four.z != 0) + (four.w != 0);
+  });
   if (cached) keys = cache;
   least = wave_reduce(least, [](std::uint32_t a, std::uint32_t b) { return min(a, b); });
   greatest = wave_reduce(greatest, [](std::uint32_t a, std::uint32_t b) { return max(a, b); });
   if (lane_id() == 0) {
-    atomicMin(&s.low, least);
+    atomicMin(&s.low, least + 1);
     atomicMax(&s.high, greatest);
   }
   std::uint32_t total;
@@ -190,31 +178,44 @@ __global__ void __launch_bounds__(kThreads, 1) candidate_blocks_radix_kernel(con
     threshold = block_find_threshold(s, keys, blocks, wanted);
   if (p.faults.on(kTieToLarger) && threshold.ties > 0) threshold.above = threshold.tie = threshold.tie - 1;
 
-  // 4. Each wave owns a run of ids.
-  const std::int32_t wave_ids = ((blocks + kWaves - 1) / kWaves + kWave - 1) / kWave * kWave;
+  // 4. Each wave owns a run of ids, each lane four neighbours at a time.
+  constexpr std::int32_t kStep = kWave * 4;
+  const std::int32_t wave_ids = ((blocks + kWaves - 1) / kWaves + kStep - 1) / kStep * kStep;
   const std::int32_t first = wave_id() * wave_ids;
   const std::int32_t last = min(first + wave_ids, blocks);
+  const auto four_at = [&](std::int32_t id) {
+    if (id >= last) return make_uint4(0, 0, 0, 0);
+    uint4 four = *reinterpret_cast<const uint4*>(keys + id);
+    if (id + 1 >= last) four.y = 0;
+    if (id + 2 >= last) four.z = 0;
+    if (id + 3 >= last) four.w = 0;
+    return four;
+  };
+  const std::uint32_t tie = threshold.ties > 0 ? threshold.tie : 0;  // 0: no key that counts
   std::uint32_t greater = 0, equal = 0;
-  for (std::int32_t base = first; base < last; base += kWave) {
-    const std::int32_t id = base + lane_id();
-    const std::uint32_t key = id < last ? keys[id] : 0;
-    greater += static_cast<std::uint32_t>(popcount(wave_ballot(key > threshold.above)));
-    equal += static_cast<std::uint32_t>(popcount(wave_ballot(threshold.ties > 0 && key == threshold.tie)));
+  for (std::int32_t base = first; base < last; base += kStep) {
+    const uint4 four = four_at(base + lane_id() * 4);
+    greater += (four.x > threshold.above) + (four.y > threshold.above) + (four.z > threshold.above) +
+               (four.w > threshold.above);
+    if (tie != 0) equal += (four.x == tie) + (four.y == tie) + (four.z == tie) + (four.w == tie);
   }
+  const auto add = [](std::uint32_t a, std::uint32_t b) { return a + b; };
+  greater = wave_reduce(greater, add);
+  equal = wave_reduce(equal, add);
   if (lane_id() == 0) {
     s.greater[wave_id()] = greater;
     s.equal[wave_id()] = equal;
   }
   __syncthreads();
-  std::uint32_t greater_before = 0, equal_before = 0, greater_all = 0, equal_all = 0;
-  for (int w = 0; w < kWaves; ++w) {
-    if (w == wave_id()) {
-      greater_before = greater_all;
-      equal_before = equal_all;
-    }
-    greater_all += s.greater[w];
-    equal_all += s.equal[w];
-  }
+  static_assert(kWaves <= kWave);
+  const std::uint32_t wave_greater = lane_id() < kWaves ? s.greater[lane_id()] : 0;
+  const std::uint32_t wave_equal = lane_id() < kWaves ? s.equal[lane_id()] : 0;
+  const std::uint32_t greater_sums = wave_inclusive_sum(wave_greater);
+  const std::uint32_t equal_sums = wave_inclusive_sum(wave_equal);
+  const std::uint32_t greater_all = wave_shuffle(greater_sums, kWaves - 1);
+  const std::uint32_t equal_all = wave_shuffle(equal_sums, kWaves - 1);
+  std::uint32_t greater_before = wave_shuffle(greater_sums - wave_greater, wave_id());
+  std::uint32_t equal_before = wave_shuffle(equal_sums - wave_equal, wave_id());
   const bool by_score = p.sort_space != nullptr;
   std::uint64_t* sorting = p.sort_space + row * static_cast<std::int64_t>(p.sort_places);
   const auto place_id = [&](std::uint32_t place, std::int32_t id, std::uint32_t rank) {
@@ -225,20 +226,32 @@ __global__ void __launch_bounds__(kThreads, 1) candidate_blocks_radix_kernel(con
     else
       list[place * p.list_stride] = id;
   };
-  for (std::int32_t base = first; base < last; base += kWave) {
-    const std::int32_t id = base + lane_id();
-    const std::uint32_t key = id < last ? keys[id] : 0;
-    const bool above = key > threshold.above;
-    const bool tied = threshold.ties > 0 && key == threshold.tie;
-    const LaneMask above_mask = wave_ballot(above), tied_mask = wave_ballot(tied);
-    const std::uint32_t tie_rank =
-        equal_before + static_cast<std::uint32_t>(popcount(tied_mask & lanes_before()));
-    if (above || (tied && tie_rank < threshold.ties))
-      place_id(greater_before + static_cast<std::uint32_t>(popcount(above_mask & lanes_before())) +
-                   min(tie_rank, threshold.ties),
-               id, ~key);
-    greater_before += static_cast<std::uint32_t>(popcount(above_mask));
-    equal_before += static_cast<std::uint32_t>(popcount(tied_mask));
+  // A step has at most kStep of either, so the two counts of a lane share a word.
+  for (std::int32_t base = first; greater + equal > 0 && base < last; base += kStep) {
+    const std::int32_t id = base + lane_id() * 4;
+    const uint4 four = four_at(id);
+    const auto counts = [&](std::uint32_t key) {
+      return (key > threshold.above ? 1u : 0u) | (tie != 0 && key == tie ? 0x10000u : 0u);
+    };
+    const std::uint32_t cx = counts(four.x), cy = counts(four.y), cz = counts(four.z), cw = counts(four.w);
+    const std::uint32_t mine = cx + cy + cz + cw;
+    const std::uint32_t sums = wave_inclusive_sum(mine);
+    std::uint32_t before = sums - mine;
+    const auto place = [&](std::uint32_t count, std::int32_t at, std::uint32_t key) {
+      const std::uint32_t tie_rank = equal_before + (before >> 16);
+      if ((count & 1u) != 0 || (count != 0 && tie_rank < threshold.ties))
+        place_id(greater_before + (before & 0xffffu) + min(tie_rank, threshold.ties), at, ~key);
+      before += count;
+    };
+    if (mine != 0) {
+      place(cx, id, four.x);
+      place(cy, id + 1, four.y);
+      place(cz, id + 2, four.z);
+      place(cw, id + 3, four.w);
+    }
+    const std::uint32_t step = wave_shuffle(sums, kWave - 1);
+    greater_before += step & 0xffffu;
+    equal_before += step >> 16;
   }
   std::uint32_t taken = greater_all + min(equal_all, threshold.ties);
   // Ranks: 0 is NaN, 1 the newest, +inf and below follow.
@@ -310,13 +323,13 @@ Status CandidateBlocksRadix::run(const CandidateBlocksArgs& a, const Launch& lau
   const std::int64_t wanted =
       (std::int64_t{t.maxima_blocks_per_processor} * facts.processors + rows - 1) / rows;
   const std::int64_t most = (m.width + t.maxima_min_columns - 1) / t.maxima_min_columns;
-  m.parts = static_cast<std::uint32_t>(std::max<std::int64_t>(1, std::min(wanted, most)));
+  m.parts = Divisor(static_cast<std::uint32_t>(std::max<std::int64_t>(1, std::min(wanted, most))));
   const bool unit = m.column_stride == 1 || m.width <= 1;
   const auto maxima =
       a.scores.dtype == DType::bf16
           ? (unit ? block_maxima_kernel<Bf16Score, true> : block_maxima_kernel<Bf16Score, false>)
           : (unit ? block_maxima_kernel<F32Score, true> : block_maxima_kernel<F32Score, false>);
-  const Grid maxima_grid{static_cast<std::uint32_t>(rows) * m.parts, kMaximaThreads, 0, false};
+  const Grid maxima_grid{static_cast<std::uint32_t>(rows) * m.parts.value, kMaximaThreads, 0, false};
   const Status status = launch_kernel("candidate_blocks", launch, maxima_grid, maxima, m);
   if (!status.ok()) return status;
 

@@ -34,7 +34,7 @@ struct MaskParams {
   std::int64_t list_row_stride, list_stride, list_size;
   RowBounds bounds;
   Divisor block_size;
-  std::uint32_t parts;
+  Divisor parts;
   WriteRange write_range;
   bool edge;
   Faults faults;
@@ -114,8 +114,8 @@ __global__ void __launch_bounds__(kThreads) candidate_mask_bitmap_kernel(const M
   constexpr int kVector = kUnitStride ? 16 / static_cast<int>(sizeof(Word)) : 1;
   __shared__ std::uint32_t bitmap[kBitmapWords];
 
-  const std::uint32_t row = blockIdx.x / p.parts;
-  const std::uint32_t part = blockIdx.x - row * p.parts;
+  const std::uint32_t row = p.parts.divide(blockIdx.x);
+  const std::uint32_t part = blockIdx.x - row * p.parts.value;
   const FirstIds first_ids = block_read_first_ids(p, row);
   const RowRange visible = row_range(p.bounds, row, p.width);
   std::int64_t write_first = p.write_range == WriteRange::window ? visible.start : 0;
@@ -129,7 +129,8 @@ __global__ void __launch_bounds__(kThreads) candidate_mask_bitmap_kernel(const M
       static_cast<int>((reinterpret_cast<std::uintptr_t>(scores) / sizeof(Word)) % kVector);
   const std::int64_t first_vector = (write_first + misaligned) / kVector;
   const std::int64_t vectors = (write_last + misaligned + kVector - 1) / kVector - first_vector;
-  std::int64_t part_vectors = (vectors + p.parts - 1) / p.parts;
+  // Divisions of 64 bits would take longer than a short row's whole mask.
+  std::int64_t part_vectors = vectors <= 0 ? 0 : p.parts.divide64(vectors - 1) + 1;
   part_vectors = (part_vectors + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
   const std::int64_t part_first =
       max((first_vector + part * part_vectors) * kVector - misaligned, write_first);
@@ -139,7 +140,8 @@ __global__ void __launch_bounds__(kThreads) candidate_mask_bitmap_kernel(const M
 
   const std::uint32_t block_size = p.block_size.value;
   // The first block that begins at or past the width, for the edge rule (MSK-10).
-  const std::int64_t edge_block = (p.width - visible.start + block_size - 1) / block_size;
+  const std::int64_t edge_block =
+      p.width > visible.start ? p.block_size.divide64(p.width - visible.start - 1) + 1 : 0;
   const std::int64_t most_columns = min(kMaxTurnColumns, (kBitmapBlocks - 2) * block_size);
 
   for (std::int64_t turn_first = part_first; turn_first < part_last;) {
@@ -219,7 +221,7 @@ std::int64_t parts_per_row(const CandidateMaskArgs& a, const Tuning& t, int proc
   const std::int64_t rows = std::max<std::int64_t>(a.scores.shape[0], 1);
   const std::int64_t wanted = (std::int64_t{t.mask_blocks_per_processor} * processors + rows - 1) / rows;
   const std::int64_t most = (a.scores.shape[1] + t.mask_min_columns - 1) / t.mask_min_columns;
-  return std::max<std::int64_t>(1, std::min(wanted, most));
+  return std::max<std::int64_t>(1, std::min({wanted, most, std::int64_t{t.mask_max_parts}}));
 }
 
 }  // namespace
@@ -248,7 +250,7 @@ Status CandidateMaskBitmap::run(const CandidateMaskArgs& a, const Launch& launch
   p.bounds = row_bounds(a.bounds);
   // A block wider than the matrix is the same as one of its width.
   p.block_size = Divisor(static_cast<std::uint32_t>(std::min(a.block_size, p.width)));
-  p.parts = static_cast<std::uint32_t>(parts);
+  p.parts = Divisor(static_cast<std::uint32_t>(parts));
   p.write_range = a.write_range;
   p.edge = a.edge;
   p.faults = active_fault({"gpu.candidate_mask.tile_early", "gpu.candidate_mask.no_column_stride",

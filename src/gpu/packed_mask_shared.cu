@@ -99,10 +99,15 @@ __device__ void block_for_each_entry(const BuildParams& p, std::int64_t token, F
 __device__ void block_set_indices(const BuildParams& p, std::int64_t token, const Segment& g,
                                   std::uint32_t* bits) {
   BitWriter writer{bits};
+  // Keys [low, high) have a bit here. high <= 2^31, so one comparison bars negative keys too.
+  constexpr std::int64_t kKeyEnd = kMaxInt32 + 1;
+  const std::int64_t base = g.first + g.first_bit;
+  const auto low = static_cast<std::uint32_t>(clamp_int(base, 0, kKeyEnd));
+  const auto size = static_cast<std::uint32_t>(clamp_int(g.first + g.last_bit, 0, kKeyEnd)) - low;
+  const auto base32 = static_cast<std::uint32_t>(base);
   block_for_each_entry(p, token, [&](std::int32_t key) {
-    const std::int64_t bit = key - g.first;
-    if (key < 0 || bit < g.first_bit || bit >= g.last_bit) return;
-    const auto offset = static_cast<std::uint32_t>(bit - g.first_bit);
+    if (static_cast<std::uint32_t>(key) - low >= size) return;
+    const std::uint32_t offset = static_cast<std::uint32_t>(key) - base32;
     const std::uint32_t shift = p.faults.on(kWordOff) ? (offset + 1) & 31u : offset & 31u;
     writer.set(offset >> 5, 1u << shift);
   });

@@ -6,9 +6,11 @@ namespace keysieve::gpu {
 
 struct Tuning {
   int architecture;  // applies to this compute capability and newer
-  // candidate_mask: thread blocks per processor over all rows, and fewest columns worth a thread block.
+  // candidate_mask: thread blocks per processor over all rows, fewest columns worth a thread block, and most
+  // thread blocks of one row: each reads the row's whole list.
   int mask_blocks_per_processor;
   int mask_min_columns;
+  int mask_max_parts;
   // candidate_blocks: the same for its first kernel; keys that a thread block of the second keeps at hand.
   int maxima_blocks_per_processor;
   int maxima_min_columns;
@@ -16,8 +18,8 @@ struct Tuning {
 };
 
 inline constexpr Tuning kTunings[] = {
-    {80, 6, 2048, 8, 2048, 16384},
-    {90, 6, 2048, 8, 2048, 32768},
+    {80, 6, 2048, 32, 8, 2048, 16384},
+    {90, 6, 2048, 32, 8, 2048, 32768},
 };
 
 // What benchmarks try out; null in every other program.
