@@ -18,8 +18,8 @@ struct Tuning {
 };
 
 inline constexpr Tuning kTunings[] = {
-    {80, 6, 2048, 32, 8, 2048, 16384},
-    {90, 6, 2048, 32, 8, 2048, 32768},
+    {80, 6, 2048, 22, 8, 2048, 16384},
+    {90, 6, 2048, 22, 8, 2048, 32768},
 };
 
 // What benchmarks try out; null in every other program.
