@@ -340,32 +340,46 @@ HWY_NOINLINE void accumulate_tile(const float* HWY_RESTRICT p, std::size_t p_str
   }
 }
 
-template <int kVectors>
-HWY_INLINE void accumulate_columns(const float* p, std::size_t p_stride, std::size_t rows, const float* v,
-                                   std::size_t v_stride, std::size_t keys, float* o, std::size_t o_stride) {
-  std::size_t i = 0;
-  for (; i + kTileRows <= rows; i += kTileRows) {
-    accumulate_tile<kTileRows, kVectors>(p + i, p_stride, v, v_stride, keys, o + i * o_stride, o_stride);
+// rows: a multiple of kRows.
+template <int kRows, int kVectors>
+HWY_INLINE void accumulate_rows(const float* p, std::size_t p_stride, std::size_t rows, const float* v,
+                                std::size_t v_stride, std::size_t keys, std::size_t columns, float* o,
+                                std::size_t o_stride) {
+  const std::size_t lanes = hn::Lanes(F32());
+  std::size_t c = 0;
+  for (; c + kVectors * lanes <= columns; c += kVectors * lanes) {
+    for (std::size_t i = 0; i < rows; i += kRows) {
+      accumulate_tile<kRows, kVectors>(p + i, p_stride, v + c, v_stride, keys, o + i * o_stride + c,
+                                       o_stride);
+    }
   }
-  for (; i < rows; ++i)
-    accumulate_tile<1, kVectors>(p + i, p_stride, v, v_stride, keys, o + i * o_stride, o_stride);
+  // Columns that the tile's width leaves over: twice the rows keep as many sums in flight.
+  for (; c < columns; c += lanes) {
+    std::size_t i = 0;
+    for (; i + 2 * kRows <= rows; i += 2 * kRows) {
+      accumulate_tile<2 * kRows, 1>(p + i, p_stride, v + c, v_stride, keys, o + i * o_stride + c, o_stride);
+    }
+    for (; i < rows; i += kRows) {
+      accumulate_tile<kRows, 1>(p + i, p_stride, v + c, v_stride, keys, o + i * o_stride + c, o_stride);
+    }
+  }
 }
 
 HWY_INLINE void accumulate(const float* p, std::size_t p_stride, std::size_t rows, const float* v,
                            std::size_t v_stride, std::size_t keys, std::size_t columns, float* o,
                            std::size_t o_stride) {
-  const std::size_t lanes = hn::Lanes(F32());
-  std::size_t c = 0;
-  if (rows < kTileRows) {  // few rows: the columns give the independent sums
-    for (; c + 8 * lanes <= columns; c += 8 * lanes) {
-      accumulate_columns<8>(p, p_stride, rows, v + c, v_stride, keys, o + c, o_stride);
-    }
+  const std::size_t whole = rows / kTileRows * kTileRows;
+  accumulate_rows<kTileRows, kTileVectors>(p, p_stride, whole, v, v_stride, keys, columns, o, o_stride);
+  p += whole;
+  o += whole * o_stride;
+  switch (rows - whole) {
+    case 3:
+      return accumulate_rows<3, kTileVectors>(p, p_stride, 3, v, v_stride, keys, columns, o, o_stride);
+    case 2:
+      return accumulate_rows<2, kTileVectors + 1>(p, p_stride, 2, v, v_stride, keys, columns, o, o_stride);
+    case 1:
+      return accumulate_rows<1, 8>(p, p_stride, 1, v, v_stride, keys, columns, o, o_stride);
   }
-  for (; c + kTileVectors * lanes <= columns; c += kTileVectors * lanes) {
-    accumulate_columns<kTileVectors>(p, p_stride, rows, v + c, v_stride, keys, o + c, o_stride);
-  }
-  for (; c < columns; c += lanes)
-    accumulate_columns<1>(p, p_stride, rows, v + c, v_stride, keys, o + c, o_stride);
 }
 
 // ---- finish

@@ -10,6 +10,8 @@ extern const Kernel<CandidateMaskArgs> kCandidateMaskKernels[1];
 extern const Kernel<TopkArgs> kTopkKernels[1];
 extern const Kernel<TranslateArgs> kTranslateKernels[1];
 extern const Kernel<SparseMlaArgs> kSparseMlaKernels[1];
+extern const Kernel<MaskedMhaArgs> kMaskedMhaKernels[1];
+extern const Kernel<MergeStatesArgs> kMergeStatesKernels[1];
 
 }  // namespace cpu
 
@@ -27,9 +29,9 @@ extern const Backend kCpuBackend{
         cpu::kTranslateKernels,  // translate
         {},  // packed_mask
         {},  // mask_indices
-        {},  // masked_mha
+        cpu::kMaskedMhaKernels,  //
         cpu::kSparseMlaKernels,  // sparse_mla
-        {},  // merge_states
+        cpu::kMergeStatesKernels,  //
     }};
 // clang-format on
 

@@ -1,0 +1,193 @@
+// cpu.masked_mha.tile: fp32 arithmetic on tiles of 32 queries of one head.
+//
+//   0. Once per call: clamp the starts into segments and count their tiles.
+//   A task is one tile of 32 queries and one head:
+//   1. Widen the queries to fp32.
+//   Span by span of 256 keys, at fixed places of the request:
+//   2. List the keys that some query keeps, each with a word of the queries that do: mask bits are read per
+//      query and transposed 32 x 32. An empty list skips the span.
+//   3. Scores of the listed keys, 64 widened at a time.
+//   4. Softmax over the span; a query weighs the keys that it does not keep with exactly 0.
+//   5. Add the weighted values, 64 keys at a time.
+//   6. Divide, sink, LSE.
+//
+// A query's span borders are the request's, and zero weights change no bit, so neither the other queries of
+// the tile nor a mask of ones do (MHA-25, MHA-27). A value that is not finite times 0 would be NaN: such keys
+// are left out of step 5 and added at the end of the span to the queries that keep them (MHA-26).
+//
+// Scratch: 144 bytes per request, and per worker 125 KB at 192 / 128.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/masked_mha_tile.cc"
+#include "hwy/foreach_target.h"
+// after foreach_target
+#include "cpu/attention_tile-inl.h"
+#include "cpu/lse.hpp"
+#include "cpu/mha_requests.hpp"
+#include "cpu/parallel.hpp"
+
+#ifndef KEYSIEVE_MASKED_MHA_TILE_ONCE
+#define KEYSIEVE_MASKED_MHA_TILE_ONCE
+namespace keysieve::cpu {
+namespace {
+
+constexpr std::size_t kRows = kMhaRows;
+constexpr std::size_t kSpanKeys = 256;
+constexpr std::size_t kBlockKeys = 64;  // widened at a time
+
+struct MhaLayout {
+  std::size_t dqk, dv, o_stride, segment_bytes, worker_floats;
+
+  explicit MhaLayout(const MaskedMhaArgs& a)
+      : dqk(static_cast<std::size_t>(a.q.shape[2])),
+        dv(static_cast<std::size_t>(a.v.shape[2])),
+        o_stride(dv + 16),  // a power of two would use few cache sets
+        segment_bytes((static_cast<std::size_t>(most_segments(a) + 1) * sizeof(MhaSegment) + 63) / 64 * 64),
+        worker_floats(kRows * dqk + kBlockKeys * std::max(dqk, dv) + (kSpanKeys + 3) * kRows +
+                      kRows * o_stride) {}
+};
+
+}  // namespace
+}  // namespace keysieve::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace keysieve::cpu {
+namespace HWY_NAMESPACE {
+
+void attend_tile(const MaskedMhaArgs& a, const MhaLayout& layout, const MhaSegment& s, std::int64_t first_row,
+                 std::int64_t head, float* scratch) {
+  const std::size_t dqk = layout.dqk, dv = layout.dv, o_stride = layout.o_stride;
+  const std::int64_t count = std::min(kMhaRows, s.queries - first_row);
+  const auto rows = static_cast<std::size_t>(count);
+  float* q = scratch;
+  float* wide = q + kRows * dqk;
+  float* weights = wide + kBlockKeys * std::max(dqk, dv);
+  float* run_max = weights + kSpanKeys * kRows;
+  float* run_sum = run_max + kRows;
+  float* factor = run_sum + kRows;
+  float* o = factor + kRows;
+
+  // 1.
+  const std::int64_t first_token = s.first_query + first_row;
+  const auto* q_head = static_cast<const std::uint16_t*>(a.q.data) + head * a.q.stride[1];
+  const auto* k_head =
+      static_cast<const std::uint16_t*>(a.k.data) + head * a.k.stride[1] + s.first_key * a.k.stride[0];
+  const auto* v_head =
+      static_cast<const std::uint16_t*>(a.v.data) + head * a.v.stride[1] + s.first_key * a.v.stride[0];
+  for (std::size_t i = 0; i < rows; ++i) {
+    attention::widen_row(q_head + (first_token + static_cast<std::int64_t>(i)) * a.q.stride[0], dqk,
+                         q + i * dqk);
+  }
+  std::fill(run_max, run_max + kRows, -std::numeric_limits<float>::infinity());
+  std::fill(run_sum, run_sum + kRows, 0.0f);
+  std::fill(o, o + rows * o_stride, 0.0f);
+
+  const std::int64_t end = std::clamp<std::int64_t>(first_row + count + s.causal_reach, 0, s.keys);
+  for (std::int64_t span = 0; span < end; span += kSpanKeys) {
+    // 2.
+    std::int64_t key[kSpanKeys];
+    std::uint32_t kept_by[kSpanKeys];
+    const std::int64_t span_end = std::min<std::int64_t>(span + kSpanKeys, end);
+    const std::size_t keys = list_kept(a, s, first_row, count, span, span_end, key, kept_by);
+    if (keys == 0) continue;
+
+    // 3.
+    const std::uint16_t* row[kSpanKeys];
+    for (std::size_t j = 0; j < keys; ++j) row[j] = k_head + key[j] * a.k.stride[0];
+    for (std::size_t from = 0; from < keys; from += kBlockKeys) {
+      const std::size_t block = std::min(kBlockKeys, keys - from);
+      for (std::size_t j = 0; j < block; ++j) attention::widen_row(row[from + j], dqk, wide + j * dqk);
+      const std::size_t after = from + block;
+      attention::scores(q, dqk, rows, wide, dqk, block, dqk, weights + from * kRows, kRows,
+                        {row + after, std::min(kBlockKeys, keys - after)});
+    }
+    // 4.
+    attention::softmax(weights, kRows, keys, rows, a.softmax_scale, kept_by, run_max, run_sum, factor);
+    attention::rescale(factor, rows, o, o_stride, dv);
+    // 5.
+    std::size_t odd_keys = 0;
+    for (std::size_t j = 0; j < keys; ++j) row[j] = v_head + key[j] * a.v.stride[0];
+    for (std::size_t from = 0; from < keys; from += kBlockKeys) {
+      const std::size_t block = std::min(kBlockKeys, keys - from);
+      for (std::size_t j = 0; j < block; ++j) {
+        if (attention::widen_row_finite(row[from + j], dv, wide + j * dv)) continue;
+        if (mutant("masked_mha.odd_values")) continue;
+        std::fill(wide + j * dv, wide + (j + 1) * dv, 0.0f);
+        key[odd_keys++] = static_cast<std::int64_t>(from + j);  // never ahead of what is still needed
+      }
+      attention::accumulate(weights + from * kRows, kRows, rows, wide, dv, block, dv, o, o_stride);
+    }
+    for (std::size_t n = 0; n < odd_keys; ++n) {
+      const auto j = static_cast<std::size_t>(key[n]);
+      attention::widen_row(row[j], dv, wide);
+      for (std::size_t i = 0; i < rows; ++i) {
+        if ((kept_by[j] >> i & 1) == 0) continue;
+        attention::accumulate(weights + j * kRows + i, kRows, 1, wide, dv, 1, dv, o + i * o_stride, o_stride);
+      }
+    }
+  }
+
+  // 6.
+  const float* sink =
+      a.sink.given() ? static_cast<const float*>(a.sink.data) + head * a.sink.stride[0] : nullptr;
+  for (std::size_t i = 0; i < rows; ++i) {
+    const std::int64_t token = first_token + static_cast<std::int64_t>(i);
+    const std::int64_t at = token * a.out.stride[0] + head * a.out.stride[1];
+    attention::Destination to;
+    if (a.out.dtype == DType::f32) {
+      to.f32 = static_cast<float*>(a.out.data) + at;
+    } else {
+      to.bf16 = static_cast<std::uint16_t*>(a.out.data) + at;
+    }
+    const float lse = attention::finish(o + i * o_stride, dv, run_max[i], run_sum[i], sink, to);
+    if (!a.lse.given()) continue;
+    static_cast<float*>(a.lse.data)[token * a.lse.stride[0] + head * a.lse.stride[1]] =
+        written_lse(lse, a.lse_form, sink == nullptr ? 0.0f : *sink);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace keysieve::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace keysieve::cpu {
+
+HWY_EXPORT(attend_tile);
+
+namespace {
+
+const char* refuses(const MaskedMhaArgs&) { return nullptr; }
+
+std::size_t workspace_bytes(const MaskedMhaArgs& a, std::int32_t concurrency) {
+  const MhaLayout layout(a);
+  return layout.segment_bytes + layout.worker_floats * sizeof(float) * static_cast<std::size_t>(concurrency);
+}
+
+Status run(const MaskedMhaArgs& a, const Launch& launch) {
+  const MhaLayout layout(a);
+  auto* segment = static_cast<MhaSegment*>(launch.workspace.data);
+  auto* scratch = reinterpret_cast<float*>(static_cast<char*>(launch.workspace.data) + layout.segment_bytes);
+  // 0.
+  const std::int64_t segments = list_segments(a, segment);
+  const std::int64_t tiles = segment[segments].first_tile, heads = a.q.shape[1];
+  const auto attend = HWY_DYNAMIC_DISPATCH(attend_tile);
+  for_each_task(launch, tiles * heads, [&](std::int64_t task, int worker) {
+    const std::int64_t tile = task / heads;
+    const MhaSegment* s =
+        std::upper_bound(segment, segment + segments, tile,
+                         [](std::int64_t t, const MhaSegment& x) { return t < x.first_tile; }) -
+        1;
+    attend(a, layout, *s, (tile - s->first_tile) * kMhaRows, task % heads,
+           scratch + static_cast<std::size_t>(worker) * layout.worker_floats);
+  });
+  return {};
+}
+
+}  // namespace
+
+extern const Kernel<MaskedMhaArgs> kMaskedMhaKernels[] = {
+    {"cpu.masked_mha.tile", refuses, workspace_bytes, run}};
+
+}  // namespace keysieve::cpu
+#endif
