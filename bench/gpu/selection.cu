@@ -320,6 +320,10 @@ int main(int argc, char** argv) {
     return 77;
   }
   Bench bench;
+  if (argc > 2 && std::string(argv[2]) == "one") {  // for a profiler
+    bench.blocks(6, 131072, 14);
+    return 0;
+  }
   bench.blocks(96, 131072, 30);
   bench.blocks(24, 131072, 0);
   bench.blocks(6, 131072, 14);
@@ -329,15 +333,24 @@ int main(int argc, char** argv) {
   const bool trials = argc > 2;
   const gpu::Tuning base = gpu::tuning(gpu::device_facts(kDevice).architecture);
   if (trials) {
-    for (const int n : {2, 4})
-      for (const int columns : {2048, 8192}) {
+    for (const int n : {4, 6})
+      for (const int cached : {0, 16384, 32768}) {
         gpu::Tuning t = base;
         t.maxima_blocks_per_processor = n;
-        t.maxima_min_columns = columns;
-        bench.trial(("maxima " + std::to_string(n) + ", " + std::to_string(columns)).c_str(), t,
+        t.select_cached_keys = cached;
+        bench.trial(("maxima " + std::to_string(n) + ", cached " + std::to_string(cached)).c_str(), t,
                     [&] { bench.blocks(96, 131072, 30), bench.blocks(6, 131072, 14); });
       }
   }
+  if (trials)
+    for (const int threads : {64, 128}) {
+      gpu::Tuning t = base;
+      t.packed_threads = threads;
+      bench.trial(("packed " + std::to_string(threads)).c_str(), t, [&] {
+        bench.packed(256, 2048, false, 6), bench.packed(1024, 8192, false, 9),
+            bench.packed(4096, 32768, false, 20);
+      });
+    }
   bench.packed(256, 2048, false, 6);
   bench.packed(1024, 8192, false, 9);
   bench.packed(4096, 32768, false, 20);
@@ -347,16 +360,6 @@ int main(int argc, char** argv) {
   bench.mask(6, 131072, WriteRange::live, 6, true);
   bench.mask(96, 1048576, WriteRange::full, 150, true);
   for (std::int64_t live = 1024; live <= 1048576; live *= 2) bench.mask(96, live, WriteRange::live, 0, false);
-  if (trials)
-    for (const int n : {2, 4, 8})
-      for (const int parts : {12, 22, 44}) {
-        gpu::Tuning t = base;
-        t.mask_blocks_per_processor = n;
-        t.mask_max_parts = parts;
-        bench.trial(("mask " + std::to_string(n) + ", " + std::to_string(parts)).c_str(), t, [&] {
-          for (const std::int64_t rows : {96, 24, 6}) bench.mask(rows, 131072, WriteRange::live, 0, false);
-        });
-      }
   bench.write(argc > 1 ? argv[1] : "selection.json");
   return 0;
 }

@@ -230,6 +230,20 @@ __global__ void __launch_bounds__(kThreads, 1) candidate_blocks_radix_kernel(con
   for (std::int32_t base = first; greater + equal > 0 && base < last; base += kStep) {
     const std::int32_t id = base + lane_id() * 4;
     const uint4 four = four_at(id);
+    if (threshold.ties == 0 && !by_score) {  // no tie to break: one count, and places that follow each other
+      const std::uint32_t x = four.x > threshold.above, y = four.y > threshold.above,
+                          z = four.z > threshold.above, w = four.w > threshold.above;
+      const std::uint32_t mine = x + y + z + w;
+      const std::uint32_t sums = wave_inclusive_sum(mine);
+      std::int32_t* next = list + (greater_before + sums - mine) * p.list_stride;
+      const std::int32_t shown = p.faults.on(kIdOff) ? id + 1 : id;
+      if (x != 0) *next = shown, next += p.list_stride;
+      if (y != 0) *next = shown + 1, next += p.list_stride;
+      if (z != 0) *next = shown + 2, next += p.list_stride;
+      if (w != 0) *next = shown + 3;
+      greater_before += wave_shuffle(sums, kWave - 1);
+      continue;
+    }
     const auto counts = [&](std::uint32_t key) {
       return (key > threshold.above ? 1u : 0u) | (tie != 0 && key == tie ? 0x10000u : 0u);
     };
@@ -329,7 +343,7 @@ Status CandidateBlocksRadix::run(const CandidateBlocksArgs& a, const Launch& lau
       a.scores.dtype == DType::bf16
           ? (unit ? block_maxima_kernel<Bf16Score, true> : block_maxima_kernel<Bf16Score, false>)
           : (unit ? block_maxima_kernel<F32Score, true> : block_maxima_kernel<F32Score, false>);
-  const Grid maxima_grid{static_cast<std::uint32_t>(rows) * m.parts.value, kMaximaThreads, 0, false};
+  const Grid maxima_grid{static_cast<std::uint32_t>(rows) * m.parts.value, kMaximaThreads, 0, false, true};
   const Status status = launch_kernel("candidate_blocks", launch, maxima_grid, maxima, m);
   if (!status.ok()) return status;
 

@@ -41,6 +41,7 @@ struct Grid {
   std::uint32_t threads = 0;
   std::size_t shared_bytes = 0;
   bool chained = false;
+  bool room_for_next = false;  // keep shared memory free for the chained kernel that follows
 };
 
 #if defined(__CUDACC__) || defined(__HIPCC__)
@@ -52,7 +53,7 @@ Status launch_kernel(const char* operation, const Launch& launch, const Grid& gr
   const CurrentDevice current(launch.device);
   if (current.error() != kSuccess) return device_error(operation, current.error());
   const Error error = enqueue(kernel, grid.blocks, grid.threads, grid.shared_bytes, grid.chained,
-                              static_cast<StreamHandle>(launch.stream), arguments...);
+                              grid.room_for_next, static_cast<StreamHandle>(launch.stream), arguments...);
   return error == kSuccess ? Status{} : device_error(operation, error);
 }
 #endif

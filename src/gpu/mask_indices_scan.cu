@@ -53,11 +53,14 @@ __global__ void __launch_bounds__(kThreads) mask_indices_scan_kernel(const ListP
     const std::uint32_t* words = p.mask + request * p.request_stride + row * p.row_stride;
     const std::int64_t count = p.faults.on(kCountIgnored) ? m.words * 32 : keys.count;
     const std::int64_t first = p.faults.on(kFirstIgnored) ? 0 : keys.first;
-    for (std::int64_t base = 0; base * 32 < count; base += kThreads) {
+    // Bits whose key is a number of 31 bits.
+    const std::int64_t low = clamp_int(-first, 0, count), high = clamp_int(kMaxInt32 + 1 - first, low, count);
+    for (std::int64_t base = 0; base * 32 < high; base += kThreads) {
       const std::int64_t word = base + threadIdx.x;
-      const std::int64_t meaning = count - word * 32;
+      const std::int64_t meaning = high - word * 32, before = low - word * 32;
       std::uint32_t bits = meaning > 0 ? words[word] : 0;
       if (meaning > 0 && meaning < 32) bits &= (1u << meaning) - 1;
+      if (before > 0) bits &= before < 32 ? ~0u << before : 0u;
       std::uint32_t total;
       std::int64_t place = scan.exclusive_sum(static_cast<std::uint32_t>(popcount(bits)), total);
       place += p.faults.on(kCarryLost) ? 0 : kept;

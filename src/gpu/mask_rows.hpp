@@ -45,11 +45,14 @@ struct KeyRange {
   std::int64_t count;
 };
 
+// Keys are 31-bit numbers, so a first key far outside them means the same wherever it is, and sums do not
+// wrap.
 __device__ inline KeyRange key_range(const MaskRequests& m, std::int64_t request) {
+  constexpr std::int64_t kFar = std::int64_t{1} << 40;
   const std::int64_t first =
       m.key_first.data == nullptr ? 0 : load_int(m.key_first, request * m.key_first.stride);
   const std::int64_t count = load_int(m.key_count, request * m.key_count.stride);
-  return {first, clamp_int(count, 0, m.words * 32)};
+  return {clamp_int(first, -kFar, kFar), clamp_int(count, 0, m.words * 32)};
 }
 
 #endif

@@ -9,7 +9,8 @@
 //   4. With a summary: each row leaves its any and all bits per 128-key tile in the workspace, and a second,
 //      chained launch joins the 128 rows of a tile. No atomics in device memory anywhere.
 //
-// Shared memory: 16 KiB. Workspace: with a summary, 8 bytes for each 32 tiles of a row.
+// Shared memory: a row's words, at most 16 KiB. Workspace: with a summary, 8 bytes for each 32 tiles of a
+// row.
 #include <algorithm>
 
 #include "gpu/device.hpp"
@@ -17,11 +18,13 @@
 #include "gpu/kernels.hpp"
 #include "gpu/mask_rows.hpp"
 #include "gpu/score_key.hpp"
+#include "gpu/tuning.hpp"
 
 namespace keysieve::gpu {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kMaxThreads = 256;
+constexpr int kJoinThreads = 256;
 constexpr int kSegmentWords = 4096;  // 131,072 keys
 constexpr int kTileWords = 4;        // 128 keys
 constexpr int kTileRows = 128;
@@ -74,33 +77,43 @@ struct BitWriter {
   }
 };
 
+__device__ int block_threads() { return static_cast<int>(blockDim.x); }
+
 template <class F>
 __device__ void block_for_each_entry(const BuildParams& p, std::int64_t token, F&& f) {
   const std::int32_t* list = p.list + token * p.list_row_stride;
   if (p.list_stride == 1 && reinterpret_cast<std::uintptr_t>(list) % 16 == 0) {
     const std::int64_t vectors = p.list_size / 4;
     std::int64_t v = threadIdx.x;
-    for (; v + kThreads < vectors; v += 2 * kThreads) {  // two loads in flight
-      const int4 a = reinterpret_cast<const int4*>(list)[v];
-      const int4 b = reinterpret_cast<const int4*>(list)[v + kThreads];
-      f(a.x), f(a.y), f(a.z), f(a.w);
-      f(b.x), f(b.y), f(b.z), f(b.w);
+    const int step = block_threads();
+    for (; v + 3 * step < vectors; v += 4 * step) {  // four loads in flight
+      int4 four[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) four[i] = reinterpret_cast<const int4*>(list)[v + i * step];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) f(four[i].x), f(four[i].y), f(four[i].z), f(four[i].w);
     }
-    for (; v < vectors; v += kThreads) {
+    for (; v + step < vectors; v += 2 * step) {
+      const int4 first = reinterpret_cast<const int4*>(list)[v];
+      const int4 second = reinterpret_cast<const int4*>(list)[v + step];
+      f(first.x), f(first.y), f(first.z), f(first.w);
+      f(second.x), f(second.y), f(second.z), f(second.w);
+    }
+    for (; v < vectors; v += block_threads()) {
       const int4 a = reinterpret_cast<const int4*>(list)[v];
       f(a.x), f(a.y), f(a.z), f(a.w);
     }
-    for (std::int64_t j = vectors * 4 + threadIdx.x; j < p.list_size; j += kThreads) f(list[j]);
+    for (std::int64_t j = vectors * 4 + threadIdx.x; j < p.list_size; j += block_threads()) f(list[j]);
   } else {
-    for (std::int64_t j = threadIdx.x; j < p.list_size; j += kThreads) f(list[j * p.list_stride]);
+    for (std::int64_t j = threadIdx.x; j < p.list_size; j += block_threads()) f(list[j * p.list_stride]);
   }
 }
 
 __device__ void block_set_indices(const BuildParams& p, std::int64_t token, const Segment& g,
                                   std::uint32_t* bits) {
   BitWriter writer{bits};
-  // Keys [low, high) have a bit here. high <= 2^31, so one comparison bars negative keys too.
-  constexpr std::int64_t kKeyEnd = kMaxInt32 + 1;
+  // Keys [low, high) have a bit here. high < 2^31, so one comparison bars negative keys too.
+  constexpr std::int64_t kKeyEnd = kMaxInt32;
   const std::int64_t base = g.first + g.first_bit;
   const auto low = static_cast<std::uint32_t>(clamp_int(base, 0, kKeyEnd));
   const auto size = static_cast<std::uint32_t>(clamp_int(g.first + g.last_bit, 0, kKeyEnd)) - low;
@@ -142,7 +155,7 @@ __device__ void block_set_scores(const BuildParams& p, std::int64_t token, std::
   const auto count = static_cast<std::int32_t>(g.last_bit - g.first_bit);
   // Column of the segment's first bit; scores left of the row's start or at negative keys are not visible.
   const std::int64_t column = start + g.first + g.first_bit;
-  for (std::int32_t base = wave_id() * kWave; base < count; base += kThreads) {
+  for (std::int32_t base = wave_id() * kWave; base < count; base += block_threads()) {
     const std::int32_t offset = base + lane_id();
     bool keep = false;
     if (offset < count && column + offset >= start) {
@@ -150,7 +163,7 @@ __device__ void block_set_scores(const BuildParams& p, std::int64_t token, std::
       keep = score >= threshold || score != score;
     }
     const LaneMask mask = wave_ballot(keep);
-    if (lane_id() < kWordsPerWave && base / 32 + lane_id() < kSegmentWords)
+    if (lane_id() < kWordsPerWave && base + 32 * lane_id() < count)
       bits[base / 32 + lane_id()] = static_cast<std::uint32_t>(mask >> (32 * lane_id()));
   }
 }
@@ -162,7 +175,7 @@ __device__ void block_summarize(const BuildParams& p, std::int64_t mask_row, std
   std::uint32_t* any_row = p.row_summary + mask_row * 2 * p.tile_words;
   std::uint32_t* all_row = any_row + p.tile_words;
   const std::int32_t tiles = (words + kTileWords - 1) / kTileWords;
-  for (std::int32_t base = wave_id() * kWave; base < tiles; base += kThreads) {
+  for (std::int32_t base = wave_id() * kWave; base < tiles; base += block_threads()) {
     const std::int32_t tile = base + lane_id();
     bool any = false, all = true;
     for (int i = 0; i < kTileWords; ++i) {
@@ -184,8 +197,8 @@ __device__ void block_summarize(const BuildParams& p, std::int64_t mask_row, std
 }
 
 template <Source kSource>
-__global__ void __launch_bounds__(kThreads) packed_mask_shared_kernel(const BuildParams p) {
-  __shared__ uint4 shared_bits[kSegmentWords / 4];
+__global__ void __launch_bounds__(kMaxThreads) packed_mask_shared_kernel(const BuildParams p) {
+  extern __shared__ uint4 shared_bits[];
   auto* bits = reinterpret_cast<std::uint32_t*>(shared_bits);
   let_next_kernel_start();
   const std::uint32_t mask_row = blockIdx.x / p.segments;
@@ -198,7 +211,7 @@ __global__ void __launch_bounds__(kThreads) packed_mask_shared_kernel(const Buil
   const KeyRange keys = key_range(p.requests, request);
   const auto words =
       static_cast<std::int32_t>(min(std::int64_t{kSegmentWords}, p.requests.words - first_word));
-  for (int v = static_cast<int>(threadIdx.x); v < (words + 3) / 4; v += kThreads)
+  for (int v = static_cast<int>(threadIdx.x); v < (words + 3) / 4; v += block_threads())
     shared_bits[v] = make_uint4(0, 0, 0, 0);
   Segment g{p.faults.on(kRangeIgnored) ? 0 : keys.first, first_word * 32, 0};
   std::int64_t start = 0, visible = keys.count;
@@ -208,7 +221,7 @@ __global__ void __launch_bounds__(kThreads) packed_mask_shared_kernel(const Buil
     if (p.has_bounds && !p.faults.on(kBoundsIgnored))
       range = row_range(p.bounds, static_cast<std::uint32_t>(token), range.end);
     start = range.start;
-    if (kSource == Source::scores || p.has_bounds) visible = min(visible, range.end - range.start - g.first);
+    visible = min(visible, range.end - range.start - g.first);
   }
   g.last_bit = min(visible, g.first_bit + words * 32);
 
@@ -230,10 +243,11 @@ __global__ void __launch_bounds__(kThreads) packed_mask_shared_kernel(const Buil
   if (p.faults.on(kPaddingLeft) && token < 0) return;
   std::uint32_t* out = p.mask + request * p.request_stride + row * p.row_stride + first_word;
   if (reinterpret_cast<std::uintptr_t>(out) % 16 == 0 && words % 4 == 0) {
-    for (int v = static_cast<int>(threadIdx.x); v < words / 4; v += kThreads)
+    for (int v = static_cast<int>(threadIdx.x); v < words / 4; v += block_threads())
       reinterpret_cast<uint4*>(out)[v] = shared_bits[v];
   } else {
-    for (int w = static_cast<int>(threadIdx.x); w < words - (p.faults.on(kLastWord) ? 1 : 0); w += kThreads)
+    for (int w = static_cast<int>(threadIdx.x); w < words - (p.faults.on(kLastWord) ? 1 : 0);
+         w += block_threads())
       out[w] = bits[w];
   }
 
@@ -251,12 +265,12 @@ struct JoinParams {
 };
 
 // One wave for each word of a strip of 128 rows.
-__global__ void __launch_bounds__(kThreads) packed_mask_join_kernel(const JoinParams p) {
+__global__ void __launch_bounds__(kJoinThreads) packed_mask_join_kernel(const JoinParams p) {
   wait_for_previous_kernel();
   const std::uint32_t request = blockIdx.x / p.strips, strip = blockIdx.x - request * p.strips;
   const std::int64_t first = std::int64_t{strip} * kTileRows;
   const std::int64_t last = min(first + kTileRows - (p.faults.on(kSummaryRow) ? 1 : 0), p.rows);
-  for (std::int64_t word = wave_id(); word < p.tile_words; word += kThreads / kWave) {
+  for (std::int64_t word = wave_id(); word < p.tile_words; word += kJoinThreads / kWave) {
     std::uint32_t any = 0, all = ~0u;
     for (std::int64_t row = first + lane_id(); row < last; row += kWave) {
       const std::uint32_t* summary = p.row_summary + (request * p.rows + row) * 2 * p.tile_words;
@@ -328,8 +342,12 @@ Status PackedMaskShared::run(const PackedMaskArgs& a, const Launch& launch) {
   p.faults = active_fault({"gpu.packed_mask.word_off", "gpu.packed_mask.padding_left",
                            "gpu.packed_mask.range_ignored", "gpu.packed_mask.last_word",
                            "gpu.packed_mask.bounds_ignored", "gpu.packed_mask.summary_row"});
+  const Tuning& t = tuning(device_facts(launch.device).architecture);
   const std::int64_t mask_rows = a.mask.shape[0] * a.mask.shape[1];
-  const Grid grid{static_cast<std::uint32_t>(mask_rows * p.segments), kThreads, 0, false};
+  const std::int64_t row_words = std::min<std::int64_t>(kSegmentWords, (a.mask.shape[2] + 3) / 4 * 4);
+  const auto row_bytes = static_cast<std::size_t>(row_words) * sizeof(std::uint32_t);
+  const Grid grid{static_cast<std::uint32_t>(mask_rows * p.segments),
+                  static_cast<std::uint32_t>(t.packed_threads), row_bytes, false};
   const auto kernel = p.source == Source::indices      ? packed_mask_shared_kernel<Source::indices>
                       : p.source == Source::candidates ? packed_mask_shared_kernel<Source::candidates>
                                                        : packed_mask_shared_kernel<Source::scores>;
@@ -346,7 +364,7 @@ Status PackedMaskShared::run(const PackedMaskArgs& a, const Launch& launch) {
   std::copy(a.any.stride, a.any.stride + 3, j.any_stride);
   std::copy(a.all.stride, a.all.stride + 3, j.all_stride);
   j.faults = p.faults;
-  const Grid join_grid{static_cast<std::uint32_t>(a.mask.shape[0] * j.strips), kThreads, 0, true};
+  const Grid join_grid{static_cast<std::uint32_t>(a.mask.shape[0] * j.strips), kJoinThreads, 0, true};
   return launch_kernel("packed_mask", launch, join_grid, packed_mask_join_kernel, j);
 }
 

@@ -15,11 +15,13 @@ struct Tuning {
   int maxima_blocks_per_processor;
   int maxima_min_columns;
   int select_cached_keys;
+  // packed_mask: threads per row, 64 to 256.
+  int packed_threads;
 };
 
 inline constexpr Tuning kTunings[] = {
-    {80, 6, 2048, 22, 8, 2048, 16384},
-    {90, 6, 2048, 22, 8, 2048, 32768},
+    {80, 6, 2048, 22, 8, 2048, 16384, 256},
+    {90, 6, 2048, 22, 8, 2048, 32768, 256},
 };
 
 // What benchmarks try out; null in every other program.

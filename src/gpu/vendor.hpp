@@ -182,9 +182,11 @@ __device__ inline void wait_for_previous_kernel() {
 // let_next_kernel_start().
 template <class... Parameters, class... Arguments>
 Error enqueue(void (*kernel)(Parameters...), std::uint32_t blocks, std::uint32_t threads,
-              std::size_t shared_bytes, bool chained, StreamHandle stream, Arguments&&... arguments) {
+              std::size_t shared_bytes, bool chained, bool room_for_next, StreamHandle stream,
+              Arguments&&... arguments) {
 #if defined(__HIP_PLATFORM_AMD__)
   (void)chained;
+  (void)room_for_next;
   kernel<<<dim3(blocks), dim3(threads), shared_bytes, stream>>>(Parameters(arguments)...);
   return take_last_error();
 #else
@@ -192,6 +194,11 @@ Error enqueue(void (*kernel)(Parameters...), std::uint32_t blocks, std::uint32_t
   if (shared_bytes > kSharedWithoutAsking) {
     const Error error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                              static_cast<int>(shared_bytes));
+    if (error != kSuccess) return error;
+  }
+  if (room_for_next) {
+    const Error error = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                             cudaSharedmemCarveoutMaxShared);
     if (error != kSuccess) return error;
   }
   cudaLaunchConfig_t config = {};
