@@ -333,24 +333,15 @@ int main(int argc, char** argv) {
   const bool trials = argc > 2;
   const gpu::Tuning base = gpu::tuning(gpu::device_facts(kDevice).architecture);
   if (trials) {
-    for (const int n : {4, 6})
-      for (const int cached : {0, 16384, 32768}) {
+    for (const int parts : {16, 64})
+      for (const int cached : {16384, 32768}) {
         gpu::Tuning t = base;
-        t.maxima_blocks_per_processor = n;
+        t.maxima_max_parts = parts;
         t.select_cached_keys = cached;
-        bench.trial(("maxima " + std::to_string(n) + ", cached " + std::to_string(cached)).c_str(), t,
+        bench.trial(("maxima " + std::to_string(parts) + ", cached " + std::to_string(cached)).c_str(), t,
                     [&] { bench.blocks(96, 131072, 30), bench.blocks(6, 131072, 14); });
       }
   }
-  if (trials)
-    for (const int threads : {64, 128}) {
-      gpu::Tuning t = base;
-      t.packed_threads = threads;
-      bench.trial(("packed " + std::to_string(threads)).c_str(), t, [&] {
-        bench.packed(256, 2048, false, 6), bench.packed(1024, 8192, false, 9),
-            bench.packed(4096, 32768, false, 20);
-      });
-    }
   bench.packed(256, 2048, false, 6);
   bench.packed(1024, 8192, false, 9);
   bench.packed(4096, 32768, false, 20);

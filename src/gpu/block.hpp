@@ -9,13 +9,6 @@
 
 namespace keysieve::gpu {
 
-template <class Combine>
-__device__ inline std::uint32_t wave_reduce(std::uint32_t value, Combine combine) {
-#pragma unroll
-  for (int step = kWave / 2; step > 0; step /= 2) value = combine(value, wave_shuffle_xor(value, step));
-  return value;
-}
-
 __device__ inline std::uint32_t wave_inclusive_sum(std::uint32_t value) {
 #pragma unroll
   for (int step = 1; step < kWave; step *= 2) {

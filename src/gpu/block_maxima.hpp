@@ -4,6 +4,7 @@
 //   other rows     up to a wave of lanes per block, element by element, still coalesced
 //
 // A key of 0 means that the block must not be selected: -inf, dropped, or the newest, which needs no contest.
+// Zeros follow the last key up to a multiple of four.
 #pragma once
 
 #include "gpu/divide.hpp"
@@ -77,6 +78,7 @@ __global__ void __launch_bounds__(kMaximaThreads) block_maxima_kernel(const Bloc
   const NanPolicy policy = p.faults.on(kNanLost) ? NanPolicy::ignore : p.nan;
   const std::int32_t live = p.faults.on(kLastColumnMissed) ? size - 1 : size;
 
+  if (last == blocks && thread < 4 && blocks + thread < (blocks + 3) / 4 * 4) keys[blocks + thread] = 0;
   const std::int32_t lanes = block_size / kVector;  // per block, on the fast way
   const bool aligned = kUnitStride && block_size % kVector == 0 && lanes <= kWave &&
                        (lanes & (lanes - 1)) == 0 && reinterpret_cast<std::uintptr_t>(scores) % 16 == 0;

@@ -44,25 +44,19 @@ struct SelectParams {
 
 struct SelectShared {
   std::uint32_t histogram[kBins];
-  BlockScan<kThreads> scan;
+  std::uint32_t wave_bins[kWaves];  // keys in each wave's share of the bins
   std::uint32_t greater[kWaves], equal[kWaves];
-  std::uint32_t low, high, above, in_bin;
+  std::uint32_t low, high, above, in_bin, contestants;
 };
 
-// Calls f(first id, four keys) for all keys, each thread four neighbours at a time; keys past the end are 0.
+// Calls f(which four, four keys) for all keys, each thread four neighbours at a time. Zeros fill the last
+// four.
 template <class F>
 __device__ void block_for_each_four(const std::uint32_t* keys, std::int32_t count, F&& f) {
-  const std::int32_t vectors = (count + 3) / 4;
+  const std::int32_t fours = (count + 3) / 4;
 #pragma unroll 4
-  for (std::int32_t v = static_cast<std::int32_t>(threadIdx.x); v < vectors; v += kThreads) {
-    uint4 four = reinterpret_cast<const uint4*>(keys)[v];
-    if (v * 4 + 4 > count) {
-      if (v * 4 + 1 >= count) four.y = 0;
-      if (v * 4 + 2 >= count) four.z = 0;
-      four.w = 0;
-    }
-    f(v, four);
-  }
+  for (std::int32_t v = static_cast<std::int32_t>(threadIdx.x); v < fours; v += kThreads)
+    f(v, reinterpret_cast<const uint4*>(keys)[v]);
 }
 
 // What is taken: every key above `above`, and the first `ties` ids whose key is `tie`.
@@ -82,29 +76,50 @@ __device__ Threshold block_find_threshold(SelectShared& s, const std::uint32_t* 
     const std::uint32_t span = high - low;
     block_for_each_four(keys, count, [&](std::int32_t, const uint4& four) {
       const std::uint32_t x = four.x - low, y = four.y - low, z = four.z - low, w = four.w - low;
-      if (x <= span && (x >> shift) == (y >> shift) && (x >> shift) == (z >> shift) &&
-          (x >> shift) == (w >> shift)) {
-        atomicAdd(&s.histogram[x >> shift], (y <= span) + (z <= span) + (w <= span) + 1u);
-        return;
-      }
       if (x <= span) atomicAdd(&s.histogram[x >> shift], 1u);
       if (y <= span) atomicAdd(&s.histogram[y >> shift], 1u);
       if (z <= span) atomicAdd(&s.histogram[z >> shift], 1u);
       if (w <= span) atomicAdd(&s.histogram[w >> shift], 1u);
     });
     __syncthreads();
-    // Bins from the top, two a thread; one thread finds the bin of the last wanted place.
-    const int top = kBins - 1 - 2 * static_cast<int>(threadIdx.x);
-    const std::uint32_t upper = s.histogram[top], lower = s.histogram[top - 1];
-    std::uint32_t total;
-    const std::uint32_t before = s.scan.exclusive_sum(upper + lower, total);
-    if (before < wanted && wanted <= before + upper + lower) {
-      const bool in_upper = wanted <= before + upper;
-      const auto bin = static_cast<std::uint32_t>(in_upper ? top : top - 1);
-      s.above = in_upper ? before : before + upper;
-      s.in_bin = in_upper ? upper : lower;
-      s.low = low + (bin << shift);
-      s.high = high - s.low < (1u << shift) ? high : s.low + ((1u << shift) - 1);
+    // Each wave adds up its share of the bins; the first wave finds the share and the bin of the last wanted
+    // place, from the top. Scans by every wave would be most of this kernel's instructions.
+    constexpr int kShare = kBins / kWaves;
+    static_assert(kShare % kWave == 0 && kWaves <= kWave);
+    std::uint32_t mine = 0;
+    for (int i = lane_id(); i < kShare; i += kWave) mine += s.histogram[wave_id() * kShare + i];
+    mine = wave_sum(mine);
+    if (lane_id() == 0) s.wave_bins[wave_id()] = mine;
+    __syncthreads();
+    if (wave_id() == 0) {
+      std::uint32_t before = 0;  // keys in greater bins
+      const auto descend =
+          [&](std::uint32_t bins) {  // lane i holds the i-th greatest; finds the one it ends in
+            const std::uint32_t sums = wave_inclusive_sum(bins);
+            const int lane = first_lane(wave_ballot(before + sums >= wanted));
+            before += wave_shuffle(sums - bins, lane);
+            return lane;
+          };
+      const int share = kWaves - 1 - descend(lane_id() < kWaves ? s.wave_bins[kWaves - 1 - lane_id()] : 0);
+      std::uint32_t bin = 0, in_bin = 0;
+      for (int top = (share + 1) * kShare - 1; top >= share * kShare; top -= kWave) {
+        const std::uint32_t bins = s.histogram[top - lane_id()];
+        const std::uint32_t all = wave_sum(bins);
+        if (before + all < wanted) {
+          before += all;
+          continue;
+        }
+        const int lane = descend(bins);
+        bin = static_cast<std::uint32_t>(top - lane);
+        in_bin = wave_shuffle(bins, lane);
+        break;
+      }
+      if (lane_id() == 0) {
+        s.above = before;
+        s.in_bin = in_bin;
+        s.low = low + (bin << shift);
+        s.high = high - s.low < (1u << shift) ? high : s.low + ((1u << shift) - 1);
+      }
     }
     __syncthreads();
     low = s.low;
@@ -143,6 +158,7 @@ __global__ void __launch_bounds__(kThreads, 1) candidate_blocks_radix_kernel(con
   if (thread == 0) {
     s.low = kNanKey;
     s.high = 0;
+    s.contestants = 0;
   }
   __syncthreads();
   wait_for_previous_kernel();
@@ -160,14 +176,16 @@ __global__ void __launch_bounds__(kThreads, 1) candidate_blocks_radix_kernel(con
     contestants += (four.x != 0) + (four.y != 0) + (four.z != 0) + (four.w != 0);
   });
   if (cached) keys = cache;
-  least = wave_reduce(least, [](std::uint32_t a, std::uint32_t b) { return min(a, b); });
-  greatest = wave_reduce(greatest, [](std::uint32_t a, std::uint32_t b) { return max(a, b); });
+  least = wave_min(least);
+  greatest = wave_max(greatest);
+  contestants = wave_sum(contestants);
   if (lane_id() == 0) {
     atomicMin(&s.low, least + 1);
     atomicMax(&s.high, greatest);
+    atomicAdd(&s.contestants, contestants);
   }
-  std::uint32_t total;
-  (void)s.scan.exclusive_sum(contestants, total);  // also the barrier that shared memory needs
+  __syncthreads();
+  const std::uint32_t total = s.contestants;
 
   // 3. The newest takes one place.
   const auto wanted = static_cast<std::uint32_t>(blocks > 0 ? p.places - 1 : 0);
@@ -184,12 +202,7 @@ __global__ void __launch_bounds__(kThreads, 1) candidate_blocks_radix_kernel(con
   const std::int32_t first = wave_id() * wave_ids;
   const std::int32_t last = min(first + wave_ids, blocks);
   const auto four_at = [&](std::int32_t id) {
-    if (id >= last) return make_uint4(0, 0, 0, 0);
-    uint4 four = *reinterpret_cast<const uint4*>(keys + id);
-    if (id + 1 >= last) four.y = 0;
-    if (id + 2 >= last) four.z = 0;
-    if (id + 3 >= last) four.w = 0;
-    return four;
+    return id < last ? *reinterpret_cast<const uint4*>(keys + id) : make_uint4(0, 0, 0, 0);
   };
   const std::uint32_t tie = threshold.ties > 0 ? threshold.tie : 0;  // 0: no key that counts
   std::uint32_t greater = 0, equal = 0;
@@ -199,9 +212,8 @@ __global__ void __launch_bounds__(kThreads, 1) candidate_blocks_radix_kernel(con
                (four.w > threshold.above);
     if (tie != 0) equal += (four.x == tie) + (four.y == tie) + (four.z == tie) + (four.w == tie);
   }
-  const auto add = [](std::uint32_t a, std::uint32_t b) { return a + b; };
-  greater = wave_reduce(greater, add);
-  equal = wave_reduce(equal, add);
+  greater = wave_sum(greater);
+  equal = wave_sum(equal);
   if (lane_id() == 0) {
     s.greater[wave_id()] = greater;
     s.equal[wave_id()] = equal;
@@ -337,7 +349,8 @@ Status CandidateBlocksRadix::run(const CandidateBlocksArgs& a, const Launch& lau
   const std::int64_t wanted =
       (std::int64_t{t.maxima_blocks_per_processor} * facts.processors + rows - 1) / rows;
   const std::int64_t most = (m.width + t.maxima_min_columns - 1) / t.maxima_min_columns;
-  m.parts = Divisor(static_cast<std::uint32_t>(std::max<std::int64_t>(1, std::min(wanted, most))));
+  m.parts = Divisor(static_cast<std::uint32_t>(
+      std::max<std::int64_t>(1, std::min({wanted, most, std::int64_t{t.maxima_max_parts}}))));
   const bool unit = m.column_stride == 1 || m.width <= 1;
   const auto maxima =
       a.scores.dtype == DType::bf16

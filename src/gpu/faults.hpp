@@ -2,6 +2,8 @@
 // library that is installed the struct is empty and the question a constant.
 #pragma once
 
+#include <initializer_list>
+
 #include "contract/mutant.hpp"
 
 namespace keysieve::gpu {

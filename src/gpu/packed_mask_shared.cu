@@ -342,12 +342,17 @@ Status PackedMaskShared::run(const PackedMaskArgs& a, const Launch& launch) {
   p.faults = active_fault({"gpu.packed_mask.word_off", "gpu.packed_mask.padding_left",
                            "gpu.packed_mask.range_ignored", "gpu.packed_mask.last_word",
                            "gpu.packed_mask.bounds_ignored", "gpu.packed_mask.summary_row"});
-  const Tuning& t = tuning(device_facts(launch.device).architecture);
+  const DeviceFacts& facts = device_facts(launch.device);
+  const Tuning& t = tuning(facts.architecture);
   const std::int64_t mask_rows = a.mask.shape[0] * a.mask.shape[1];
+  // Few rows want threads, many rows want many lists in flight.
+  const std::int64_t rows_each = mask_rows / facts.processors;
+  const std::uint32_t threads = rows_each >= t.packed_rows_for_64    ? 64
+                                : rows_each >= t.packed_rows_for_128 ? 128
+                                                                     : kMaxThreads;
   const std::int64_t row_words = std::min<std::int64_t>(kSegmentWords, (a.mask.shape[2] + 3) / 4 * 4);
   const auto row_bytes = static_cast<std::size_t>(row_words) * sizeof(std::uint32_t);
-  const Grid grid{static_cast<std::uint32_t>(mask_rows * p.segments),
-                  static_cast<std::uint32_t>(t.packed_threads), row_bytes, false};
+  const Grid grid{static_cast<std::uint32_t>(mask_rows * p.segments), threads, row_bytes, false};
   const auto kernel = p.source == Source::indices      ? packed_mask_shared_kernel<Source::indices>
                       : p.source == Source::candidates ? packed_mask_shared_kernel<Source::candidates>
                                                        : packed_mask_shared_kernel<Source::scores>;

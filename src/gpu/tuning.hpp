@@ -14,14 +14,16 @@ struct Tuning {
   // candidate_blocks: the same for its first kernel; keys that a thread block of the second keeps at hand.
   int maxima_blocks_per_processor;
   int maxima_min_columns;
+  int maxima_max_parts;
   int select_cached_keys;
-  // packed_mask: threads per row, 64 to 256.
-  int packed_threads;
+  // packed_mask: rows per processor from which a row gets 128 threads instead of 256, and 64.
+  int packed_rows_for_128;
+  int packed_rows_for_64;
 };
 
 inline constexpr Tuning kTunings[] = {
-    {80, 6, 2048, 22, 8, 2048, 16384, 256},
-    {90, 6, 2048, 22, 8, 2048, 32768, 256},
+    {80, 6, 2048, 22, 8, 2048, 32, 16384, 4, 16},
+    {90, 6, 2048, 22, 8, 2048, 32, 32768, 4, 16},
 };
 
 // What benchmarks try out; null in every other program.

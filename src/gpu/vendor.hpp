@@ -143,6 +143,21 @@ template <class T>
 __device__ inline T wave_shuffle_down(T value, int distance) {
   return __shfl_down(value, static_cast<unsigned>(distance));
 }
+template <class Combine>
+__device__ inline std::uint32_t wave_combine(std::uint32_t value, Combine combine) {
+#pragma unroll
+  for (int step = kWave / 2; step > 0; step /= 2) value = combine(value, wave_shuffle_xor(value, step));
+  return value;
+}
+__device__ inline std::uint32_t wave_sum(std::uint32_t value) {
+  return wave_combine(value, [](std::uint32_t a, std::uint32_t b) { return a + b; });
+}
+__device__ inline std::uint32_t wave_min(std::uint32_t value) {
+  return wave_combine(value, [](std::uint32_t a, std::uint32_t b) { return a < b ? a : b; });
+}
+__device__ inline std::uint32_t wave_max(std::uint32_t value) {
+  return wave_combine(value, [](std::uint32_t a, std::uint32_t b) { return a > b ? a : b; });
+}
 __device__ inline void wave_sync() { __builtin_amdgcn_wave_barrier(); }
 #else
 __device__ inline LaneMask wave_ballot(bool holds) { return __ballot_sync(kAllLanes, holds); }
@@ -162,6 +177,10 @@ template <class T>
 __device__ inline T wave_shuffle_down(T value, int distance) {
   return __shfl_down_sync(kAllLanes, value, static_cast<unsigned>(distance));
 }
+// sm_80 and newer: one instruction each.
+__device__ inline std::uint32_t wave_sum(std::uint32_t value) { return __reduce_add_sync(kAllLanes, value); }
+__device__ inline std::uint32_t wave_min(std::uint32_t value) { return __reduce_min_sync(kAllLanes, value); }
+__device__ inline std::uint32_t wave_max(std::uint32_t value) { return __reduce_max_sync(kAllLanes, value); }
 __device__ inline void wave_sync() { __syncwarp(); }
 #endif
 
