@@ -22,8 +22,8 @@ struct Tuning {
 };
 
 inline constexpr Tuning kTunings[] = {
-    {80, 6, 2048, 22, 8, 2048, 32, 16384, 4, 16},
-    {90, 6, 2048, 22, 8, 2048, 32, 32768, 4, 16},
+    {80, 6, 2048, 22, 8, 2048, 64, 16384, 4, 16},
+    {90, 6, 2048, 22, 8, 2048, 64, 32768, 4, 16},
 };
 
 // What benchmarks try out; null in every other program.
