@@ -1,5 +1,5 @@
-// packed_mask: one bit a key. Key j of a row is bit j % 32 of word j / 32; 1 keeps it. Rows start on 16
-// bytes.
+// packed_mask: one bit a key. Key j of a row is bit j % 32 of word j / 32; 1 keeps it. Rows start
+// on 16 bytes.
 //
 //   q_start     i32 [requests + 1]           request b owns query rows [q_start[b], q_start[b + 1])
 //   key_first   optional i32|i64 [requests]  bit j of request b stands for local key key_first[b] + j
@@ -9,10 +9,13 @@
 //               scores     f32|bf16 [tokens, width], thresholds f32 [tokens]: score >= threshold, or NaN
 //   bounds      optional, for candidates and scores: only local keys inside the row's bounds
 //   mask        u32|i32 [requests, padded rows, words]  see packed_mask_shape
-//   any, all    optional u32 [requests, ceil(padded rows / 128), ceil(ceil(keys / 128) / 32)]: bit t =
-//   128-key tile t
+//   any, all    optional u32|i32 [requests, ceil(padded rows / 128), ceil(words / 128)]: bit t is the tile of
+//               128 rows and keys 128 * t ..: some key is kept; no key is missing
 //
-// Result.  Every word of every padded row is written. Indices outside the key range are ignored.
+// Result.  Every word of every padded row is written. Indices outside the key range are ignored. Rows
+//          without a token and keys past the count are 0, and `all` does not look at them.
+// Cost.    The source, and each word of the mask once.
+// Streams. run() only enqueues: no allocation, no synchronisation.
 #pragma once
 
 #include "keysieve/bounds.hpp"

@@ -42,7 +42,14 @@ constexpr Check& judge_mask_requests(Check& check, const Args& a, Dim& requests,
       .shape("key_count", a.key_count, {&requests}, "PKM-06 key_count is [requests]")
       .dtype("key_count", a.key_count, {DType::i32, DType::i64}, "PKM-07 key_count is i32 or i64")
       .optional_shape("key_first", a.key_first, {&requests}, "PKM-08 key_first is [requests]")
-      .dtype("key_first", a.key_first, {DType::i32, DType::i64}, "PKM-09 key_first is i32 or i64");
+      .dtype("key_first", a.key_first, {DType::i32, DType::i64}, "PKM-09 key_first is i32 or i64")
+      .that(words.value % 4 == 0, "mask", "PKM-30 words is a multiple of 4, so that rows start on 16 bytes",
+            words.value)
+      .that((requests.value <= 1 || a.mask.stride[0] % 4 == 0) &&
+                (rows.value <= 1 || a.mask.stride[1] % 4 == 0),
+            "mask", "PKM-31 requests and rows of the mask lie whole 16 bytes apart", a.mask.stride[1])
+      .that(words.value < std::int64_t{1} << 26, "mask", "PKM-32 a row has fewer than 2^31 keys",
+            words.value);
 }
 
 constexpr Status judge(const PackedMaskArgs& a) {

@@ -8,6 +8,8 @@ extern const Kernel<MqaLogitsArgs> kMqaLogitsKernels[1];
 extern const Kernel<CandidateBlocksArgs> kCandidateBlocksKernels[1];
 extern const Kernel<CandidateMaskArgs> kCandidateMaskKernels[1];
 extern const Kernel<TopkArgs> kTopkKernels[1];
+extern const Kernel<PackedMaskArgs> kPackedMaskKernels[1];
+extern const Kernel<MaskIndicesArgs> kMaskIndicesKernels[1];
 extern const Kernel<TranslateArgs> kTranslateKernels[1];
 extern const Kernel<SparseMlaArgs> kSparseMlaKernels[1];
 extern const Kernel<MaskedMhaArgs> kMaskedMhaKernels[1];
@@ -27,8 +29,8 @@ extern const Backend kCpuBackend{
         cpu::kCandidateMaskKernels,  // candidate_mask
         cpu::kTopkKernels,  // topk
         cpu::kTranslateKernels,  // translate
-        {},  // packed_mask
-        {},  // mask_indices
+        cpu::kPackedMaskKernels,  // packed_mask
+        cpu::kMaskIndicesKernels,  // mask_indices
         cpu::kMaskedMhaKernels,  //
         cpu::kSparseMlaKernels,  // sparse_mla
         cpu::kMergeStatesKernels,  //

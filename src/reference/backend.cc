@@ -8,6 +8,8 @@ extern const Kernel<MqaLogitsArgs> kMqaLogitsKernels[1];
 extern const Kernel<CandidateBlocksArgs> kCandidateBlocksKernels[1];
 extern const Kernel<CandidateMaskArgs> kCandidateMaskKernels[1];
 extern const Kernel<TopkArgs> kTopkKernels[1];
+extern const Kernel<PackedMaskArgs> kPackedMaskKernels[1];
+extern const Kernel<MaskIndicesArgs> kMaskIndicesKernels[1];
 extern const Kernel<TranslateArgs> kTranslateKernels[1];
 extern const Kernel<SparseMlaArgs> kSparseMlaKernels[1];
 extern const Kernel<MaskedMhaArgs> kMaskedMhaKernels[1];
@@ -27,8 +29,8 @@ extern const Backend kReferenceBackend{
         reference::kCandidateMaskKernels,  // candidate_mask
         reference::kTopkKernels,  // topk
         reference::kTranslateKernels,  // translate
-        {},  // packed_mask
-        {},  // mask_indices
+        reference::kPackedMaskKernels,  // packed_mask
+        reference::kMaskIndicesKernels,  // mask_indices
         reference::kMaskedMhaKernels,  //
         reference::kSparseMlaKernels,  // sparse_mla
         reference::kMergeStatesKernels,  //
