@@ -30,6 +30,7 @@ StageReport stage_named(const char* name) {
   return stage;
 }
 
+// What packed_mask_shape() answers by default; the library does not define that one yet.
 PackedMaskShape mask_shape(std::int64_t requests, std::int64_t rows, std::int64_t keys) {
   const std::int64_t multiple = rows <= 128 ? 128 : 256;
   return {requests, (rows + multiple - 1) / multiple * multiple, ((keys + 31) / 32 + 3) / 4 * 4};

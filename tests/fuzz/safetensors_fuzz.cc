@@ -1,5 +1,5 @@
-// The file readers over arbitrary bytes. With clang: -fsanitize=fuzzer,address,undefined. The test
-// io_mutation calls the same function with seeded mutations of good files, so that every compiler runs it.
+// The file readers over arbitrary bytes: libFuzzer drives it (tools/fuzz.sh), and tests/io calls the same
+// function with seeded mutations of good files, so that every compiler runs it.
 #include <cstddef>
 #include <cstdint>
 
