@@ -147,8 +147,9 @@ int run_command(const RunCommand& command, const Console& console) {
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Step& step = file.steps()[i];
     const std::int64_t score_bytes = step.rows * step.width * 4;
-    options.keep_logits =
-        command.with_logits || (step.expected.scores != nullptr && score_bytes <= options.score_bytes);
+    const bool judged =
+        step.expected.scores != nullptr || (step.role == io::Role::publish && step.candidates.given());
+    options.keep_logits = command.with_logits || (judged && score_bytes <= options.score_bytes);
     if (command.with_logits && score_bytes > 4 * options.score_bytes) {
       console.err << "keysieve: --with-logits: " << step.name << " has "
                   << bytes(static_cast<double>(score_bytes)) << " of scores, at most "

@@ -179,6 +179,26 @@ TEST_F(Cli, WrongExpectationsAreReported) {
   EXPECT_TRUE(contains(out_, "2 differ where the gap at the cut is below rounding")) << out_;
 }
 
+TEST_F(Cli, PublishedBlocksAreComparedWithTheFiles) {
+  StepBuilder b = StepBuilder::prefill(2, 64, 4);
+  b.metadata["role"] = "publisher";
+  b.metadata["candidate_count"] = "3";
+  ASSERT_EQ(call({"run", write(b), "--mask", "never", "-o", path("out")}), kDone) << out_ << err_;
+  io::SafetensorsFile out;
+  ASSERT_TRUE(io::SafetensorsFile::open(path("out"), out).ok());
+  const auto* blocks = out.find("out_candidates")->as<std::int32_t>();
+  std::vector<std::int32_t> expected(blocks, blocks + 6);
+  b.ints("candidate_blocks", {2, 3}, expected);
+  EXPECT_EQ(call({"run", write(b), "--mask", "never"}), kDone) << out_;
+  EXPECT_TRUE(contains(out_, "2 of 2 rows publish exactly the expected blocks")) << out_;
+  std::int32_t other = 0;
+  while (std::find(expected.begin() + 3, expected.end(), other) != expected.end()) ++other;
+  expected[3] = other;
+  b.ints("candidate_blocks", {2, 3}, expected);
+  EXPECT_EQ(call({"run", write(b), "--mask", "never"}), kDisagrees) << out_;
+  EXPECT_TRUE(contains(out_, "1 of 6 blocks differ; first in row 1")) << out_;
+}
+
 std::set<std::string> key_paths(const Json& json, const std::string& prefix = "") {
   std::set<std::string> paths;
   if (json.is_array()) {
