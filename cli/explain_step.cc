@@ -1,5 +1,7 @@
 #include "explain_step.hpp"
 
+#include <algorithm>
+
 #include "stage_args.hpp"
 
 namespace keysieve::cli {
@@ -22,6 +24,12 @@ std::vector<StageExplanation> explain_step(const io::Step& step, const KernelCho
           blocks_args(step, rows, scores, matrix(nullptr, DType::i32, step.rows, step.candidate_count)));
     }
     add("topk", topk_args(step, rows, scores, selection, Tensor::dense(nullptr, DType::i32, {step.rows})));
+  }
+  if (step.has_index && step.requests > 0 && !step.q_start.empty()) {
+    const std::vector<std::int64_t> key_count = keys_of_requests(step);
+    const PackedMaskShape shape = packed_mask_shape(step.requests, most_rows_of_a_request(step),
+                                                    *std::max_element(key_count.begin(), key_count.end()));
+    add("packed_mask", mask_args(step, shape, key_count, selection));
   }
   if (step.has_attention) {
     if (step.latent.form == io::LatentCache::Form::paged) {

@@ -16,7 +16,7 @@ using io::StageReport;
 using io::Step;
 
 constexpr double kRepeatSeconds = 1.0;  // a stage that took this long is not repeated
-constexpr std::int64_t kMaskBytes = std::int64_t{256} << 20;
+constexpr double kMaskBytes = 256 << 20;
 constexpr std::int64_t kDenseBytes = std::int64_t{64} << 20;  // index lists of the comparison with all keys
 constexpr std::int64_t kMaskLeastRows = 16;  // a mask tile of fewer query rows is mostly padding
 
@@ -28,12 +28,6 @@ StageReport stage_named(const char* name) {
   StageReport stage;
   stage.stage = name;
   return stage;
-}
-
-// What packed_mask_shape() answers by default; the library does not define that one yet.
-PackedMaskShape mask_shape(std::int64_t requests, std::int64_t rows, std::int64_t keys) {
-  const std::int64_t multiple = rows <= 128 ? 128 : 256;
-  return {requests, (rows + multiple - 1) / multiple * multiple, ((keys + 31) / 32 + 3) / 4 * 4};
 }
 
 class Pipeline {
@@ -139,7 +133,7 @@ class Pipeline {
     out_.k = k;
     if (publishes) out_.candidates = Buffer<std::int32_t>(rows * step_.candidate_count);
     const std::int64_t heads = step_.index_q.shape[1];
-    logits.shape = grouped(rows) + " rows x " + grouped(heads) + " heads x " + grouped(width) + " keys";
+    logits.shape = plural(rows, "row") + " x " + plural(heads, "head") + " x " + plural(width, "key");
     blocks.shape = grouped(rows) + " x " + grouped(width) + " -> " + grouped(step_.candidate_count) +
                    " blocks of " + grouped(step_.block_size);
     topk.shape = grouped(rows) + " x " +
@@ -233,44 +227,34 @@ class Pipeline {
 
   void mask_stage() {
     if (options_.mask == MaskWish::never) return;
+    const std::int64_t most_rows = most_rows_of_a_request(step_);
+    // Decode reads the index lists; --mask always shows the mask too.
+    if (options_.mask == MaskWish::automatic && most_rows < kMaskLeastRows) return;
     StageReport stage = stage_named("packed_mask");
-    std::int64_t most_rows = 0, most_keys = 0;
-    key_count_.assign(static_cast<std::size_t>(step_.requests), 0);
-    for (std::int64_t r = 0; r < step_.rows; ++r) {
-      std::int64_t& keys =
-          key_count_[static_cast<std::size_t>(step_.row_request[static_cast<std::size_t>(r)])];
-      keys = std::max(keys, step_.visible(r));
-      most_keys = std::max(most_keys, keys);
-    }
-    for (std::size_t b = 0; b + 1 < step_.q_start.size(); ++b) {
-      most_rows = std::max<std::int64_t>(most_rows, step_.q_start[b + 1] - step_.q_start[b]);
-    }
-    const PackedMaskShape shape = mask_shape(step_.requests, most_rows, most_keys);
-    const std::int64_t words = shape.requests * shape.rows * shape.words;
+    const std::vector<std::int64_t> key_count = keys_of_requests(step_);
+    const std::int64_t most_keys = *std::max_element(key_count.begin(), key_count.end());
+    const PackedMaskShape shape = packed_mask_shape(step_.requests, most_rows, most_keys);
     stage.shape = printed("%s x %s x %s words", grouped(shape.requests).c_str(), grouped(shape.rows).c_str(),
                           grouped(shape.words).c_str());
-    if (options_.mask == MaskWish::automatic && most_rows < kMaskLeastRows) {
-      return;  // decode reads the index lists; --mask always shows the mask too
-    }
-    if (words * 4 > kMaskBytes) {
-      stage.skipped = "the mask would take " + bytes(4.0 * static_cast<double>(words));
+    const double mask_bytes =
+        4.0 * static_cast<double>(shape.requests) * static_cast<double>(shape.rows * shape.words);
+    if (mask_bytes > kMaskBytes) {
+      stage.skipped = "the mask would take " + bytes(mask_bytes);
       report_.stages.push_back(stage);
       return;
     }
-    const std::int64_t row_tiles = (shape.rows + 127) / 128, tile_words = (shape.words + 127) / 128;
+    const std::int64_t words = shape.requests * shape.rows * shape.words;
+    const std::int64_t tile_words = shape.requests * ((shape.rows + 127) / 128) * ((shape.words + 127) / 128);
     out_.mask = Buffer<std::uint32_t>(words);
-    out_.mask_any = Buffer<std::uint32_t>(shape.requests * row_tiles * tile_words);
-    out_.mask_all = Buffer<std::uint32_t>(shape.requests * row_tiles * tile_words);
+    out_.mask_any = Buffer<std::uint32_t>(tile_words);
+    out_.mask_all = Buffer<std::uint32_t>(tile_words);
     out_.mask_rows = shape.rows;
     out_.mask_words = shape.words;
-    PackedMaskArgs args;
-    args.q_start =
-        Tensor::dense(const_cast<std::int32_t*>(step_.q_start.data()), DType::i32, {step_.requests + 1});
-    args.key_count = Tensor::dense(key_count_.data(), DType::i64, {step_.requests});
-    args.indices = matrix(out_.indices.data(), DType::i32, step_.rows, out_.k);
-    args.mask = Tensor::dense(out_.mask.data(), DType::u32, {shape.requests, shape.rows, shape.words});
-    args.any = Tensor::dense(out_.mask_any.data(), DType::u32, {shape.requests, row_tiles, tile_words});
-    args.all = Tensor::dense(out_.mask_all.data(), DType::u32, {shape.requests, row_tiles, tile_words});
+    PackedMaskArgs args =
+        mask_args(step_, shape, key_count, matrix(out_.indices.data(), DType::i32, step_.rows, out_.k));
+    args.mask.data = out_.mask.data();
+    args.any.data = out_.mask_any.data();
+    args.all.data = out_.mask_all.data();
     if (call("packed_mask", args, stage, options_.repeat)) {
       stage.bytes = 4.0 * static_cast<double>(words + out_.indices.size() + 2 * out_.mask_any.size());
     } else {
@@ -282,7 +266,7 @@ class Pipeline {
   void attention_stages() {
     StageReport stage = stage_named("sparse_mla");
     stage.shape =
-        grouped(step_.rows) + " rows x " + grouped(step_.heads) + " heads x " + grouped(out_.k) + " keys";
+        plural(step_.rows, "row") + " x " + plural(step_.heads, "head") + " x " + plural(out_.k, "key");
     if (out_.indices.empty()) {
       stage.skipped = "topk selected nothing";
       report_.stages.push_back(stage);
@@ -398,7 +382,6 @@ class Pipeline {
   Status status_;
   Buffer<char> workspace_;
   std::size_t workspace_bytes_ = 0;
-  std::vector<std::int64_t> key_count_;
 };
 
 }  // namespace

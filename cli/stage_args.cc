@@ -97,6 +97,36 @@ TranslateArgs translate_args(const io::Step& step, const Tensor& indices, const 
   return args;
 }
 
+std::int64_t most_rows_of_a_request(const io::Step& step) {
+  std::int64_t most = 0;
+  for (std::size_t b = 0; b + 1 < step.q_start.size(); ++b) {
+    most = std::max<std::int64_t>(most, step.q_start[b + 1] - step.q_start[b]);
+  }
+  return most;
+}
+
+std::vector<std::int64_t> keys_of_requests(const io::Step& step) {
+  std::vector<std::int64_t> keys(static_cast<std::size_t>(step.requests), 0);
+  for (std::int64_t r = 0; r < step.rows; ++r) {
+    std::int64_t& most = keys[static_cast<std::size_t>(step.row_request[static_cast<std::size_t>(r)])];
+    most = std::max(most, step.visible(r));
+  }
+  return keys;
+}
+
+PackedMaskArgs mask_args(const io::Step& step, const PackedMaskShape& shape,
+                         const std::vector<std::int64_t>& key_count, const Tensor& indices) {
+  PackedMaskArgs args;
+  args.q_start =
+      Tensor::dense(const_cast<std::int32_t*>(step.q_start.data()), DType::i32, {step.requests + 1});
+  args.key_count = read_only(key_count, {0, step.requests});
+  args.indices = indices;
+  args.mask = Tensor::dense(nullptr, DType::u32, {shape.requests, shape.rows, shape.words});
+  args.any = args.all = Tensor::dense(nullptr, DType::u32,
+                                      {shape.requests, (shape.rows + 127) / 128, (shape.words + 127) / 128});
+  return args;
+}
+
 SparseMlaArgs attention_args(const io::Step& step, RowChunk rows, const Tensor& slots, const Tensor& out,
                              const Tensor& lse) {
   SparseMlaArgs args;

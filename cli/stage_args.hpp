@@ -34,6 +34,12 @@ struct RowChunk {
 [[nodiscard]] SparseMlaArgs attention_args(const io::Step& step, RowChunk rows, const Tensor& slots,
                                            const Tensor& out, const Tensor& lse);
 
+// The mask of a selection, with tile summaries; its outputs have no memory yet.
+[[nodiscard]] std::int64_t most_rows_of_a_request(const io::Step& step);
+[[nodiscard]] std::vector<std::int64_t> keys_of_requests(const io::Step& step);
+[[nodiscard]] PackedMaskArgs mask_args(const io::Step& step, const PackedMaskShape& shape,
+                                       const std::vector<std::int64_t>& key_count, const Tensor& indices);
+
 // A shape whose memory comes later, or never.
 [[nodiscard]] Tensor matrix(void* data, DType dtype, std::int64_t rows, std::int64_t columns);
 
