@@ -20,7 +20,7 @@
 #define HWY_TARGET_INCLUDE "cpu/masked_mha_tile.cc"
 #include "hwy/foreach_target.h"
 // after foreach_target
-#include "cpu/attention_tile-inl.h"
+#include "cpu/attention_softmax-inl.h"
 #include "cpu/lse.hpp"
 #include "cpu/mha_requests.hpp"
 #include "cpu/parallel.hpp"
@@ -110,6 +110,7 @@ void attend_tile(const MaskedMhaArgs& a, const MhaLayout& layout, const MhaSegme
     for (std::size_t from = 0; from < keys; from += kBlockKeys) {
       const std::size_t block = std::min(kBlockKeys, keys - from);
       for (std::size_t j = 0; j < block; ++j) {
+        if (from + j + kBlockKeys < keys) attention::fetch_row(row[from + j + kBlockKeys], dv);
         if (attention::widen_row_finite(row[from + j], dv, wide + j * dv)) continue;
         if (mutant("masked_mha.odd_values")) continue;
         std::fill(wide + j * dv, wide + (j + 1) * dv, 0.0f);
@@ -173,12 +174,13 @@ Status run(const MaskedMhaArgs& a, const Launch& launch) {
   const std::int64_t tiles = segment[segments].first_tile, heads = a.q.shape[1];
   const auto attend = HWY_DYNAMIC_DISPATCH(attend_tile);
   for_each_task(launch, tiles * heads, [&](std::int64_t task, int worker) {
-    const std::int64_t tile = task / heads;
+    // Head by head: the next tile finds this head's keys in the cache.
+    const std::int64_t tile = task % tiles;
     const MhaSegment* s =
         std::upper_bound(segment, segment + segments, tile,
                          [](std::int64_t t, const MhaSegment& x) { return t < x.first_tile; }) -
         1;
-    attend(a, layout, *s, (tile - s->first_tile) * kMhaRows, task % heads,
+    attend(a, layout, *s, (tile - s->first_tile) * kMhaRows, task / tiles,
            scratch + static_cast<std::size_t>(worker) * layout.worker_floats);
   });
   return {};

@@ -11,7 +11,7 @@
 #include "hwy/foreach_target.h"
 // after foreach_target
 #include "contract/mutant.hpp"
-#include "cpu/attention_tile-inl.h"
+#include "cpu/attention_softmax-inl.h"
 #include "cpu/lse.hpp"
 #include "cpu/parallel.hpp"
 #include "keysieve/merge_states.hpp"

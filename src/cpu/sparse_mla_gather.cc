@@ -4,7 +4,8 @@
 //   1. Widen the heads' queries to fp32.
 //   2. Span by span of 64 listed keys: widen the keys. With queries and sums they stay in a 1 MB L2 cache.
 //   3. Scores; meanwhile the next span's rows are prefetched.
-//   4. Softmax against the running maximum. 5. Add the weighted values. attention_tile-inl.h has 2 to 6.
+//   4. Softmax against the running maximum. 5. Add the weighted values. attention_tile-inl.h and
+//   attention_softmax-inl.h have 2 to 6.
 //   6. Divide, sink, LSE.
 //
 // Heads are cut finer when rows are few and threads are many. A head's result depends neither on its group
@@ -14,7 +15,7 @@
 #define HWY_TARGET_INCLUDE "cpu/sparse_mla_gather.cc"
 #include "hwy/foreach_target.h"
 // after foreach_target
-#include "cpu/attention_tile-inl.h"
+#include "cpu/attention_softmax-inl.h"
 #include "cpu/lse.hpp"
 #include "cpu/mla_keys.hpp"
 #include "cpu/parallel.hpp"
