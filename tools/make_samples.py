@@ -108,7 +108,7 @@ def dot(a, b):
     return sum(map(operator.mul, a, b))
 
 
-def prefill(folder, out, first_row=8, keys=2560, checked=(0, 1, 15, 31)):
+def prefill(folder, out, first_row=8, keys=2496, checked=(0, 1, 15, 31)):
     """The last `keys` positions before the end of a prefill chunk, as a request of their own, with the latent rows of
     all of them. Positions count from the first kept key; candidate blocks before it are gone."""
     t, metadata = read(os.path.join(folder, "prefill40_ctx8192_full.safetensors"))
