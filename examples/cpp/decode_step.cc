@@ -65,7 +65,7 @@ int main() {
   for (std::size_t i = 0; i < q.size(); ++i) q[i] = bf16(topic[i % kLatent] + 0.3f * normal(random));
   for (std::int64_t key = 0; key < kKeys; ++key)
     for (std::int64_t d = 0; d < kLatent; ++d) {
-      const float value = normal(random) + (key % 40 == 0 ? 0.5f : 0.f) * topic[static_cast<std::size_t>(d)];
+      const float value = normal(random) + (key % 40 == 0 ? 0.25f : 0.f) * topic[static_cast<std::size_t>(d)];
       cache[static_cast<std::size_t>(key * kLatent + d)] = bf16(value);
       if (d < kIndexDim) index_keys[static_cast<std::size_t>(key * kIndexDim + d)] = bf16(value);
     }

@@ -160,6 +160,17 @@ typedef struct keysieve_page_map {
   int64_t next_n;                 /* 0: 1 */
 } keysieve_page_map;
 
+/* How an attention row's log of the sum of exponentials is written. All zero: natural, -inf for a row without
+ * keys, without a sink; the rest is for engines that expect something else. */
+enum { KEYSIEVE_LSE_NATURAL = 0, KEYSIEVE_LSE_BASE_TWO = 1 };
+enum { KEYSIEVE_LSE_EMPTY_MINUS_INFINITY = 0, KEYSIEVE_LSE_EMPTY_PLUS_INFINITY = 1 };
+typedef struct keysieve_lse_form {
+  int32_t base;
+  int32_t empty;
+  int32_t with_sink; /* 1: log(exp(lse) + exp(sink)) */
+  int32_t reserved;
+} keysieve_lse_form;
+
 /* ---- mqa_logits: score[r, c] = sum over heads h of weights[r, h] * max(0, q[r, h] . key[c]) ----
  *
  * A page id outside the cache makes its keys -inf; NaN keys give NaN. */
@@ -390,16 +401,19 @@ typedef struct keysieve_masked_mha_args {
   const DLTensor* q;          /* bf16 [tokens, H, dqk] */
   const DLTensor* k;          /* bf16 [keys, H, dqk] */
   const DLTensor* v;          /* bf16 [keys, H, dv] */
-  const DLTensor* q_start;    /* i32 [requests + 1]: request b owns queries [q_start[b], q_start[b+1]) */
-  const DLTensor* k_start;    /* i32 [requests + 1]: and keys [k_start[b], k_start[b+1]) */
-  const DLTensor* mask;       /* u32|i32 [requests, rows, words]; NULL: every key is kept */
+  const DLTensor* q_start;    /* i32|i64 [requests + 1]: request b owns queries [q_start[b], q_start[b+1]) */
+  const DLTensor* k_start;    /* i32|i64 [requests + 1]: and keys [k_start[b], k_start[b+1]) */
+  const DLTensor* mask;       /* u32|i32 [requests or 1, rows, words]; NULL: every key is kept */
   const DLTensor* key_offset; /* i32|i64 [requests]: key j is bit key_offset[b] + j; NULL: 0 */
-  const DLTensor*
-      q_offset;        /* i32|i64 [requests]: query i is row q_offset[b] + i of mask and causal; NULL: 0 */
-  int32_t causal;      /* 1: also only the keys up to the query's own */
-  float softmax_scale; /* required, hence 0 is refused */
-  const DLTensor* out; /* bf16|f32 [tokens, H, dv] */
-  const DLTensor* lse; /* f32 [tokens, H]; NULL: not wanted */
+  const DLTensor* q_offset;   /* i32|i64 [requests]: query i is row q_offset[b] + i of the request; NULL: 0 */
+  int32_t causal;             /* 1: also only keys <= query + k_total - q_total, counted in the request */
+  float softmax_scale;        /* required, hence 0 is refused */
+  const DLTensor* out;        /* bf16|f32 [tokens, H, dv] */
+  const DLTensor* lse;        /* f32 [tokens, H]; NULL: not wanted */
+  const DLTensor* q_total; /* i32|i64 [requests]: the whole request's queries; NULL: q_offset + this call's */
+  const DLTensor* k_total; /* i32|i64 [requests]: the whole request's keys; NULL: key_offset + this call's */
+  const DLTensor* sink;    /* f32 [H]: scales out by 1 / (1 + exp(sink - lse)); NULL: none */
+  keysieve_lse_form lse_form;
 } keysieve_masked_mha_args;
 
 KEYSIEVE_API int keysieve_masked_mha(const keysieve_masked_mha_args* args, const keysieve_options* options,
@@ -430,7 +444,8 @@ typedef struct keysieve_sparse_mla_args {
   float softmax_scale;           /* required, hence 0 is refused */
   int32_t reserved;
   const DLTensor* out; /* bf16|f32 [rows, H, 512] */
-  const DLTensor* lse; /* f32 [rows, H], natural, without the sink; NULL: not wanted */
+  const DLTensor* lse; /* f32 [rows, H]; NULL: not wanted */
+  keysieve_lse_form lse_form;
 } keysieve_sparse_mla_args;
 
 KEYSIEVE_API int keysieve_sparse_mla(const keysieve_sparse_mla_args* args, const keysieve_options* options,
@@ -452,6 +467,8 @@ typedef struct keysieve_merge_states_args {
   const DLTensor* sink; /* f32 [H], applied once after the merge; NULL: none */
   const DLTensor* out;  /* bf16|f32 [rows, H, dv] */
   const DLTensor* lse;  /* f32 [rows, H]; NULL: not wanted */
+  keysieve_lse_form lses_form;
+  keysieve_lse_form lse_form;
 } keysieve_merge_states_args;
 
 KEYSIEVE_API int keysieve_merge_states(const keysieve_merge_states_args* args,

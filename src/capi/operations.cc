@@ -137,10 +137,14 @@ constexpr Operation<keysieve_masked_mha_args, MaskedMhaArgs> k_masked_mha{
               .mask = in.tensor("mask", c.mask),
               .key_offset = in.tensor("key_offset", c.key_offset),
               .q_offset = in.tensor("q_offset", c.q_offset),
+              .q_total = in.tensor("q_total", c.q_total),
+              .k_total = in.tensor("k_total", c.k_total),
               .causal = in.flag("causal", c.causal),
               .softmax_scale = in.required(c.softmax_scale),
+              .sink = in.tensor("sink", c.sink),
               .out = in.tensor("out", c.out),
-              .lse = in.tensor("lse", c.lse)};
+              .lse = in.tensor("lse", c.lse),
+              .lse_form = in.lse_form(c.lse_form)};
     }};
 
 constexpr Operation<keysieve_sparse_mla_args, SparseMlaArgs> k_sparse_mla{
@@ -155,16 +159,19 @@ constexpr Operation<keysieve_sparse_mla_args, SparseMlaArgs> k_sparse_mla{
               .softmax_scale = in.required(c.softmax_scale),
               .sink = in.tensor("sink", c.sink),
               .out = in.tensor("out", c.out),
-              .lse = in.tensor("lse", c.lse)};
+              .lse = in.tensor("lse", c.lse),
+              .lse_form = in.lse_form(c.lse_form)};
     }};
 
 constexpr Operation<keysieve_merge_states_args, MergeStatesArgs> k_merge_states{
     "merge_states", [](Reader& in, const keysieve_merge_states_args& c) -> MergeStatesArgs {
       return {.outs = in.tensor("outs", c.outs),
               .lses = in.tensor("lses", c.lses),
+              .lses_form = in.lse_form(c.lses_form),
               .sink = in.tensor("sink", c.sink),
               .out = in.tensor("out", c.out),
-              .lse = in.tensor("lse", c.lse)};
+              .lse = in.tensor("lse", c.lse),
+              .lse_form = in.lse_form(c.lse_form)};
     }};
 
 }  // namespace

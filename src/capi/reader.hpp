@@ -10,6 +10,7 @@
 #include "contract/check.hpp"
 #include "keysieve/bounds.hpp"
 #include "keysieve/keysieve.h"
+#include "keysieve/lse.hpp"
 #include "keysieve/page_map.hpp"
 
 namespace keysieve::capi {
@@ -72,6 +73,12 @@ class Reader {
             .page_size = or_default(c.page_size, 64),
             .pool_pages = or_default(c.pool_pages, -1),
             .next_n = or_default(c.next_n, 1)};
+  }
+
+  LseForm lse_form(const keysieve_lse_form& c) {
+    return {.base = choice("base", c.base, {LseBase::natural, LseBase::two}),
+            .empty = choice("empty", c.empty, {LseEmpty::minus_infinity, LseEmpty::plus_infinity}),
+            .with_sink = flag("with_sink", c.with_sink)};
   }
 
   static std::int64_t or_default(std::int64_t value, std::int64_t fallback) {

@@ -11,9 +11,9 @@ constexpr Check& judge_bounds(Check& check, const Bounds& b, const Dim& rows) {
   check.given("end", b.end, "BND-01 row ends or lengths are given")
       .dtype("end", b.end, {DType::i32, DType::i64}, "BND-02 end is i32 or i64")
       .dtype("start", b.start, {DType::i32, DType::i64}, "BND-03 start is i32 or i64")
-      .that(b.row_repeat >= 1, "row_repeat", "BND-04 row_repeat >= 1", b.row_repeat)
-      .that(b.next_n >= 1, "next_n", "BND-05 next_n >= 1", b.next_n)
-      .that(b.ratio >= 1, "ratio", "BND-06 ratio >= 1", b.ratio);
+      .positive("row_repeat", b.row_repeat, "BND-04 row_repeat is 1 to 2^31 - 1")
+      .positive("next_n", b.next_n, "BND-05 next_n is 1 to 2^31 - 1")
+      .positive("ratio", b.ratio, "BND-06 ratio is 1 to 2^31 - 1");
   if (!check.holds()) return check;
   if (b.form == BoundsForm::ends) {
     const std::int64_t entries = (rows.value + b.row_repeat - 1) / b.row_repeat;

@@ -20,7 +20,7 @@ constexpr Status judge(const CandidateBlocksArgs& a) {
       .dtype("scores", a.scores, {DType::f32, DType::bf16}, "BLK-02 scores is f32 or bf16")
       .shape("candidates", a.candidates, {&rows, kAnyExtent}, "BLK-03 candidates is [rows, candidates]")
       .dtype("candidates", a.candidates, {DType::i32}, "BLK-04 candidates is i32")
-      .that(a.block_size >= 1, "block_size", "BLK-05 block_size >= 1", a.block_size);
+      .positive("block_size", a.block_size, "BLK-05 block_size is 1 to 2^31 - 1");
   if (check.holds())
     check.that(width.value == 0 || (width.value - 1) / a.block_size < (std::int64_t{1} << 31) - 1, "scores",
                "BLK-06 a row has fewer than 2^31 blocks", width.value);

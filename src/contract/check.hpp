@@ -86,6 +86,11 @@ class Check {
     return *this;
   }
 
+  // A count that data are multiplied with: 31 bits, so that no product with a column or a page id leaves 63.
+  constexpr Check& positive(const char* argument, std::int64_t value, const char* rule) {
+    return that(value >= 1 && value < (std::int64_t{1} << 31), argument, rule, value);
+  }
+
   constexpr Check& given(const char* argument, const Tensor& t, const char* rule) {
     return that(t.given(), argument, rule, "nothing");
   }

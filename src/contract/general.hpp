@@ -7,6 +7,22 @@
 
 namespace keysieve {
 
+// Neither the number of elements nor the distance between two of them overflows, also where an axis is empty.
+constexpr bool addressable(const Tensor& t) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 60;
+  std::int64_t elements = dtype_bytes(t.dtype), reach = 0;
+  for (int axis = 0; axis < t.rank; ++axis) {
+    const std::int64_t extent = t.shape[axis] > 1 ? t.shape[axis] : 1;
+    const std::int64_t stride = t.stride[axis] < 0 ? -(t.stride[axis] + 1) : t.stride[axis];
+    if (extent >= kMost / elements) return false;
+    elements *= extent;
+    // An axis with one element takes no step, and DLPack lets its stride be anything.
+    if (extent > 1 && stride >= (kMost / dtype_bytes(t.dtype) - reach) / extent) return false;
+    if (extent > 1) reach += extent * stride;
+  }
+  return true;
+}
+
 // What shapes alone can show: called by plan() and run() before the operation's own rules.
 template <class Args>
 constexpr Status judge_tensors(const Args& args, const char* operation) {
@@ -17,6 +33,8 @@ constexpr Status judge_tensors(const Args& args, const char* operation) {
     if (!t.given()) return;
     check.that(t.rank >= 1 && t.rank <= Tensor::kMaxRank, name, "GEN-01 a tensor has 1 to 4 axes", t.rank);
     if (!check.holds()) return;
+    check.that(addressable(t), name, "GEN-13 a tensor spans less than 2^60 bytes",
+               "sizes and strides of more");
     for (int axis = 0; axis < t.rank; ++axis) {
       check.that(t.shape[axis] >= 0, name, "GEN-02 sizes are not negative", t.shape[axis]);
       // Whoever writes must know who owns what. Dense empty tensors have strides of 0.

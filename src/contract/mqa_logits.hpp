@@ -50,7 +50,7 @@ constexpr Status judge(const MqaLogitsArgs& a) {
         .that(!a.page_table.given(), "page_table", "MQA-19 a page table goes with a cache", "a tensor");
   } else {
     Dim requests;
-    check.that(a.page_tokens >= 1, "page_tokens", "MQA-20 page_tokens >= 1", a.page_tokens)
+    check.positive("page_tokens", a.page_tokens, "MQA-20 page_tokens is 1 to 2^31 - 1")
         .dtype("cache", a.cache, {a.q.dtype}, "MQA-21 the cache has the dtype of q")
         .that(!a.key_scales.given(), "key_scales", "MQA-22 a cache holds its own scales", "a tensor")
         .shape("page_table", a.page_table, {&requests, kAnyExtent},

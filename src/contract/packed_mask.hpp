@@ -63,7 +63,7 @@ constexpr Status judge(const PackedMaskArgs& a) {
       .optional_shape("candidates", a.candidates, {&tokens, kAnyExtent},
                       "PKM-13 candidates is [tokens, candidates]")
       .dtype("candidates", a.candidates, {DType::i32}, "PKM-14 candidates is i32")
-      .that(a.block_size >= 1, "block_size", "PKM-15 block_size >= 1", a.block_size)
+      .positive("block_size", a.block_size, "PKM-15 block_size is 1 to 2^31 - 1")
       .optional_shape("scores", a.scores, {&tokens, kAnyExtent}, "PKM-16 scores is [tokens, width]")
       .dtype("scores", a.scores, {DType::f32, DType::bf16}, "PKM-17 scores is f32 or bf16")
       .that(a.thresholds.given() == a.scores.given(), "thresholds", "PKM-18 thresholds go with scores",

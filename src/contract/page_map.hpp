@@ -10,9 +10,8 @@ constexpr Check& judge_page_map(Check& check, const PageMap& m, const Dim& rows)
   check
       .shape("page_table", m.page_table, {kAnyExtent, kAnyExtent}, "PGM-01 page_table is [requests, columns]")
       .dtype("page_table", m.page_table, {DType::i32}, "PGM-02 page_table is i32")
-      .that(m.page_size >= 1 && m.page_size < (std::int64_t{1} << 31), "page_size",
-            "PGM-03 page_size is 1 to 2^31 - 1", m.page_size)
-      .that(m.next_n >= 1, "next_n", "PGM-04 next_n >= 1", m.next_n)
+      .positive("page_size", m.page_size, "PGM-03 page_size is 1 to 2^31 - 1")
+      .positive("next_n", m.next_n, "PGM-04 next_n is 1 to 2^31 - 1")
       .that(m.pool_pages >= -1, "pool_pages", "PGM-05 pool_pages >= 0, or -1 for unknown", m.pool_pages)
       .dtype("row_to_request", m.row_to_request, {DType::i32}, "PGM-06 row_to_request is i32")
       .optional_shape("row_to_request", m.row_to_request, {rows.value}, "PGM-07 row_to_request is [rows]")

@@ -35,7 +35,7 @@ constexpr Status judge(const TopkArgs& a) {
       .dtype("values", a.values, {DType::f32}, "TOP-08 values is f32")
       .optional_shape("counts", a.counts, {&rows}, "TOP-09 counts is [rows]")
       .dtype("counts", a.counts, {DType::i32}, "TOP-10 counts is i32")
-      .that(a.block_size >= 1, "block_size", "TOP-11 block_size >= 1", a.block_size)
+      .positive("block_size", a.block_size, "TOP-11 block_size is 1 to 2^31 - 1")
       .optional_shape("candidates", a.candidates, {&rows, &candidates},
                       "TOP-12 candidates is [rows, candidates]")
       .dtype("candidates", a.candidates, {DType::i32}, "TOP-13 candidates is i32")

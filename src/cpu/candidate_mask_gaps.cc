@@ -25,9 +25,14 @@
 #define KEYSIEVE_CPU_CANDIDATE_MASK_GAPS
 namespace keysieve::cpu::candidate_mask_gaps {
 
+// A block wider than the matrix covers what one as wide does, and sums with it cannot overflow.
+inline std::int64_t block_columns(const CandidateMaskArgs& a) {
+  return std::clamp<std::int64_t>(a.scores.shape[1], 1, a.block_size);
+}
+
 // Bytes of one worker's bitmap.
 inline std::size_t bitmap_bytes(const CandidateMaskArgs& a) {
-  const std::int64_t blocks = (a.scores.shape[1] + a.block_size - 1) / a.block_size;
+  const std::int64_t blocks = (a.scores.shape[1] + block_columns(a) - 1) / block_columns(a);
   return static_cast<std::size_t>((blocks + 63) / 64) * 8;
 }
 
@@ -89,21 +94,21 @@ HWY_INLINE std::int64_t run_end(const std::uint64_t* bitmap, std::int64_t block,
 
 template <class T>
 void mask_row(const CandidateMaskArgs& a, std::int64_t row_index, std::uint64_t* bitmap, T minus_infinity) {
-  const std::int64_t width = a.scores.shape[1];
+  const std::int64_t width = a.scores.shape[1], block_size = block_columns(a);
   const RowRange range = row_range(a.bounds, row_index, width);
   const std::int64_t column_stride = mutant("candidate_mask.column_stride") ? 1 : a.scores.stride[1];
   const Row<T> row{static_cast<T*>(a.scores.data) + row_index * a.scores.stride[0], column_stride,
                    minus_infinity};
   // MSK-06: blocks are anchored at the row's start, not at column 0.
   const std::int64_t anchor = mutant("candidate_mask.anchor") ? 0 : range.start;
-  const std::int64_t blocks = (range.end - anchor + a.block_size - 1) / a.block_size;
+  const std::int64_t blocks = (range.end - anchor + block_size - 1) / block_size;
   std::memset(bitmap, 0, static_cast<std::size_t>((blocks + 63) / 64) * 8);
 
   // 1. MSK-08, MSK-11: every id is compared in 64 bits with the live blocks; the others mark nothing.
-  const std::int64_t edge_block = (width - range.start + a.block_size - 1) / a.block_size;
+  const std::int64_t edge_block = (width - range.start + block_size - 1) / block_size;
   bool past_width = false;
   const auto* list = static_cast<const std::int32_t*>(a.candidates.data) + row_index * a.candidates.stride[0];
-  const std::int64_t usable = mutant("candidate_mask.partial_block") ? range.size() / a.block_size : blocks;
+  const std::int64_t usable = mutant("candidate_mask.partial_block") ? range.size() / block_size : blocks;
   for (std::int64_t j = 0; j < a.candidates.shape[1]; ++j) {
     const std::int64_t block = list[j * a.candidates.stride[1]];
     if (block < 0) continue;
@@ -119,7 +124,7 @@ void mask_row(const CandidateMaskArgs& a, std::int64_t row_index, std::uint64_t*
   for (std::int64_t block = 0; block < blocks;) {
     const std::int64_t gap = run_end(bitmap, block, blocks, true);
     const std::int64_t next = run_end(bitmap, gap, blocks, false);
-    row.erase(anchor + gap * a.block_size, std::min(last_erasable, anchor + next * a.block_size));
+    row.erase(anchor + gap * block_size, std::min(last_erasable, anchor + next * block_size));
     block = next;
   }
   if (a.write_range == WriteRange::full) row.erase(range.end, width);

@@ -15,9 +15,10 @@ bool is_listed(const CandidateMaskArgs& a, std::int64_t row, std::int64_t block)
 
 // Some listed block begins at or past the end of the matrix.
 bool reaches_edge(const CandidateMaskArgs& a, std::int64_t row, std::int64_t start, std::int64_t width) {
+  const std::int64_t blocks = width > start ? (width - start - 1) / a.block_size + 1 : 0;
   for (std::int64_t j = 0; j < a.candidates.shape[1]; ++j) {
     const std::int64_t block = at<std::int32_t>(a.candidates, row, j);
-    if (block >= 0 && block >= (width - start + a.block_size - 1) / a.block_size) return true;
+    if (block >= 0 && block >= blocks) return true;
   }
   return false;
 }

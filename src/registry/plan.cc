@@ -23,9 +23,10 @@ constexpr std::uintptr_t kWorkspaceAlignment = 64;  // a cache line, and the wid
 
 template <class Args>
 Status judge_all(const Args& args) {
-  const Status own = judge(args);
-  const Status tensors = judge_tensors(args, own.operation);
-  return tensors.ok() ? own : tensors;
+  // First that sizes and strides can be reckoned with at all; an operation's rules multiply and add them.
+  constexpr const char* kOperation = judge(Args{}).operation;
+  const Status tensors = judge_tensors(args, kOperation);
+  return tensors.ok() ? judge(args) : tensors;
 }
 
 bool same(const char* a, const char* b) { return std::strcmp(a, b) == 0; }

@@ -408,6 +408,9 @@ TEST(SameAsCpp, MaskedMha) {
     b.owned.push_back(TensorBox::of<int>(DType::i32, {9, 6}));
     b.owned.push_back(TensorBox(DType::bf16, {5, 2, 128}, padding * 8));
     b.owned.push_back(TensorBox(DType::f32, {5, 2}, padding));
+    b.owned.push_back(TensorBox::of<int>(DType::i32, {20, 16}));
+    b.owned.push_back(TensorBox::of<std::int64_t>(DType::i64, {21, 8}));
+    b.owned.push_back(TensorBox::of<double>(DType::f32, {1, -1}));
     b.build = [](auto& o) {
       MaskedMhaArgs a;
       a.q = o[0].tensor();
@@ -422,6 +425,10 @@ TEST(SameAsCpp, MaskedMha) {
       a.softmax_scale = 0.07f;
       a.out = o[8].tensor();
       a.lse = o[9].tensor();
+      a.q_total = o[10].tensor();
+      a.k_total = o[11].tensor();
+      a.sink = o[12].tensor();
+      a.lse_form = {LseBase::two, LseEmpty::plus_infinity, true};
       return a;
     };
     return b;
@@ -443,6 +450,7 @@ TEST(SameAsCpp, SparseMla) {
     b.owned.push_back(TensorBox(DType::f32, {3, 4}, padding));
     b.build = [](auto& o) {
       SparseMlaArgs a;
+      a.lse_form = {LseBase::two, LseEmpty::plus_infinity, true};
       a.q = o[0].tensor();
       a.cache = o[1].tensor();
       a.indices = o[2].tensor();
@@ -472,6 +480,8 @@ TEST(SameAsCpp, MergeStates) {
       MergeStatesArgs a;
       a.outs = o[0].tensor();
       a.lses = o[1].tensor();
+      a.lses_form.base = LseBase::two;
+      a.lse_form = {LseBase::two, LseEmpty::plus_infinity, true};
       a.sink = o[2].tensor();
       a.out = o[3].tensor();
       a.lse = o[4].tensor();

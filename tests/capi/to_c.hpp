@@ -81,6 +81,17 @@ class CView {
                                                       .next_n = m.next_n});
   }
 
+  // Every DLTensor, or every nested struct, handed out so far: for tests that break them.
+  template <class F>
+  void visit(F&& f) {
+    for (Held& held : tensors_) f(held.dl);
+  }
+  template <class F>
+  void visit_structs(F&& f) {
+    for (auto& b : bounds_) f(b);
+    for (auto& m : page_maps_) f(m);
+  }
+
  private:
   struct Held {
     DLTensor dl;
@@ -98,6 +109,14 @@ class CView {
   std::deque<keysieve_bounds> bounds_;
   std::deque<keysieve_page_map> page_maps_;
 };
+
+inline keysieve_lse_form lse_form(const LseForm& f) {
+  return {.base = f.base == LseBase::natural ? KEYSIEVE_LSE_NATURAL : KEYSIEVE_LSE_BASE_TWO,
+          .empty = f.empty == LseEmpty::minus_infinity ? KEYSIEVE_LSE_EMPTY_MINUS_INFINITY
+                                                       : KEYSIEVE_LSE_EMPTY_PLUS_INFINITY,
+          .with_sink = f.with_sink ? 1 : 0,
+          .reserved = 0};
+}
 
 inline keysieve_mqa_logits_args to_c(const MqaLogitsArgs& a, CView& v) {
   return {.struct_size = sizeof(keysieve_mqa_logits_args),
@@ -211,7 +230,11 @@ inline keysieve_masked_mha_args to_c(const MaskedMhaArgs& a, CView& v) {
           .causal = a.causal ? 1 : 0,
           .softmax_scale = a.softmax_scale,
           .out = v.tensor(a.out),
-          .lse = v.tensor(a.lse)};
+          .lse = v.tensor(a.lse),
+          .q_total = v.tensor(a.q_total),
+          .k_total = v.tensor(a.k_total),
+          .sink = v.tensor(a.sink),
+          .lse_form = lse_form(a.lse_form)};
 }
 
 inline keysieve_sparse_mla_args to_c(const SparseMlaArgs& a, CView& v) {
@@ -227,7 +250,8 @@ inline keysieve_sparse_mla_args to_c(const SparseMlaArgs& a, CView& v) {
           .softmax_scale = a.softmax_scale,
           .reserved = 0,
           .out = v.tensor(a.out),
-          .lse = v.tensor(a.lse)};
+          .lse = v.tensor(a.lse),
+          .lse_form = lse_form(a.lse_form)};
 }
 
 inline keysieve_merge_states_args to_c(const MergeStatesArgs& a, CView& v) {
@@ -236,7 +260,9 @@ inline keysieve_merge_states_args to_c(const MergeStatesArgs& a, CView& v) {
           .lses = v.tensor(a.lses),
           .sink = v.tensor(a.sink),
           .out = v.tensor(a.out),
-          .lse = v.tensor(a.lse)};
+          .lse = v.tensor(a.lse),
+          .lses_form = lse_form(a.lses_form),
+          .lse_form = lse_form(a.lse_form)};
 }
 
 // The four functions of each operation, chosen by the type of their arguments.

@@ -51,6 +51,14 @@ static_assert(judge_tensors(
                   "candidate_mask")
                   .ok());
 static_assert(breaks("GEN-04", [](auto& a) { a.candidates.device = {DeviceType::cuda, 0}; }));
+static_assert(breaks("GEN-13",
+                     [](auto& a) { a.scores.shape[0] = a.scores.shape[1] = std::int64_t{1} << 32; }));
+static_assert(breaks("GEN-13", [](auto& a) { a.scores.stride[0] = std::int64_t{1} << 58; }));
+static_assert(breaks("GEN-13", [](auto& a) { a.scores.stride[0] = INT64_MIN; }));
+static_assert(breaks("GEN-13", [](auto& a) {
+  a.scores.shape[0] = INT64_MAX;
+  a.scores.shape[1] = 0;
+}));
 static_assert(breaks("BND-01", [](auto& a) { a.bounds.end = {}; }));
 static_assert(breaks("BND-02", [](auto& a) { a.bounds.end.dtype = DType::f32; }));
 static_assert(breaks("BND-03", [](auto& a) { a.bounds.start = Tensor::dense(nullptr, DType::u8, {6}); }));

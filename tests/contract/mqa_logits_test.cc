@@ -89,7 +89,7 @@ static_assert(breaks_paged("MQA-27", [](auto& a) { a.cache.stride[1] = 2; }));
 static_assert(breaks_paged(
     "MQA-27", [](auto& a) { a.cache.stride[2] = 2; }, DType::bf16));
 static_assert(breaks_paged("MQA-28", [](auto& a) { a.page_tokens = 65; }));
-static_assert(breaks_paged("MQA-28", [](auto& a) { a.page_tokens = std::int64_t{1} << 62; }));
+static_assert(breaks_paged("MQA-20", [](auto& a) { a.page_tokens = std::int64_t{1} << 62; }));
 static_assert(breaks_paged("MQA-29", [](auto& a) { a.page_table.shape[0] = 4; }));
 static_assert(breaks_paged("MQA-30", [](auto& a) { a.page_table.shape[0] = 2; }));
 static_assert(breaks_paged("BND-14", [](auto& a) { a.bounds.end.shape[0] = 5; }));
