@@ -1,11 +1,13 @@
-// cpu.masked_mha.tile: fp32 arithmetic on tiles of 32 queries of one head.
+// cpu.masked_mha.tile: fp32 arithmetic on tiles of 64 queries of one head, two groups of 32.
 //
 //   0. Once per call: clamp the starts into segments and count their tiles.
-//   A task is one tile of 32 queries and one head:
+//   A task is one tile of queries and one head:
 //   1. Widen the queries to fp32.
 //   Span by span of 256 keys, at fixed places of the request:
-//   2. List the keys that some query keeps, each with a word of the queries that do: mask bits are read per
-//      query and transposed 32 x 32. An empty list skips the span.
+//   2. List the keys that some query keeps, each with a word per group of the queries that do: mask bits are
+//      read per query and transposed 32 x 32. An empty list skips the span. Groups that keep mostly the same
+//      keys go through 3 to 5 together, since keys are widened once then; else one after the other, since a
+//      product that nobody asked for costs as much as any. Dense masks do the first, learned ones the second.
 //   3. Scores of the listed keys, 64 widened at a time.
 //   4. Softmax over the span; a query weighs the keys that it does not keep with exactly 0.
 //   5. Add the weighted values, 64 keys at a time.
@@ -15,7 +17,7 @@
 // the tile nor a mask of ones do (MHA-25, MHA-27). A value that is not finite times 0 would be NaN: such keys
 // are left out of step 5 and added at the end of the span to the queries that keep them (MHA-26).
 //
-// Scratch: 144 bytes per request, and per worker 125 KB at 192 / 128.
+// Scratch: 144 bytes per request, and per worker 200 KB at 192 / 128.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/masked_mha_tile.cc"
 #include "hwy/foreach_target.h"
@@ -31,7 +33,8 @@ namespace keysieve::cpu {
 namespace {
 
 constexpr std::size_t kRows = kMhaRows;
-constexpr std::size_t kSpanKeys = 256;
+constexpr std::size_t kGroup = kMhaGroup;
+constexpr std::size_t kSpanKeys = kMhaSpan;
 constexpr std::size_t kBlockKeys = 64;  // widened at a time
 
 struct MhaLayout {
@@ -54,78 +57,101 @@ HWY_BEFORE_NAMESPACE();
 namespace keysieve::cpu {
 namespace HWY_NAMESPACE {
 
+struct Tile {
+  float *q, *wide, *weights, *run_max, *run_sum, *factor, *o;
+  const std::uint16_t *k, *v;  // of this head, from the segment's first key on
+};
+
+// 3. to 5. for queries [first, first + rows) of the tile; list.by[0] belongs to the first of them.
+void attend_keys(const MaskedMhaArgs& a, const MhaLayout& layout, const Tile& t, std::size_t first,
+                 std::size_t rows, const KeptKeys& list) {
+  const std::size_t dqk = layout.dqk, dv = layout.dv, o_stride = layout.o_stride, keys = list.count;
+  float* weights = t.weights + first;
+  float* o = t.o + first * o_stride;
+  // 3.
+  const std::uint16_t* row[kSpanKeys];
+  for (std::size_t j = 0; j < keys; ++j) row[j] = t.k + list.key[j] * a.k.stride[0];
+  for (std::size_t from = 0; from < keys; from += kBlockKeys) {
+    const std::size_t block = std::min(kBlockKeys, keys - from);
+    for (std::size_t j = 0; j < block; ++j) attention::widen_row(row[from + j], dqk, t.wide + j * dqk);
+    const std::size_t after = from + block;
+    attention::scores(t.q + first * dqk, dqk, rows, t.wide, dqk, block, dqk, weights + from * kRows, kRows,
+                      {row + after, std::min(kBlockKeys, keys - after)});
+  }
+  // 4.
+  for (std::size_t group = 0; group * kGroup < rows; ++group) {
+    const std::size_t at = first + group * kGroup;
+    attention::softmax(t.weights + at, kRows, keys, std::min(kGroup, rows - group * kGroup), a.softmax_scale,
+                       list.by[group], t.run_max + at, t.run_sum + at, t.factor + at);
+  }
+  attention::rescale(t.factor + first, rows, o, o_stride, dv);
+  // 5.
+  std::size_t odd_key[kSpanKeys], odd_keys = 0;
+  for (std::size_t j = 0; j < keys; ++j) row[j] = t.v + list.key[j] * a.v.stride[0];
+  for (std::size_t from = 0; from < keys; from += kBlockKeys) {
+    const std::size_t block = std::min(kBlockKeys, keys - from);
+    for (std::size_t j = 0; j < block; ++j) {
+      if (from + j + kBlockKeys < keys) attention::fetch_row(row[from + j + kBlockKeys], dv);
+      if (attention::widen_row_finite(row[from + j], dv, t.wide + j * dv)) continue;
+      if (mutant("masked_mha.odd_values")) continue;
+      std::fill(t.wide + j * dv, t.wide + (j + 1) * dv, 0.0f);
+      odd_key[odd_keys++] = from + j;
+    }
+    attention::accumulate(weights + from * kRows, kRows, rows, t.wide, dv, block, dv, o, o_stride);
+  }
+  for (std::size_t n = 0; n < odd_keys; ++n) {
+    const std::size_t j = odd_key[n];
+    attention::widen_row(row[j], dv, t.wide);
+    for (std::size_t i = 0; i < rows; ++i) {
+      if ((list.by[i / kGroup][j] >> (i % kGroup) & 1) == 0) continue;
+      attention::accumulate(weights + j * kRows + i, kRows, 1, t.wide, dv, 1, dv, o + i * o_stride, o_stride);
+    }
+  }
+}
+
 void attend_tile(const MaskedMhaArgs& a, const MhaLayout& layout, const MhaSegment& s, std::int64_t first_row,
                  std::int64_t head, float* scratch) {
   const std::size_t dqk = layout.dqk, dv = layout.dv, o_stride = layout.o_stride;
   const std::int64_t count = std::min(kMhaRows, s.queries - first_row);
   const auto rows = static_cast<std::size_t>(count);
-  float* q = scratch;
-  float* wide = q + kRows * dqk;
-  float* weights = wide + kBlockKeys * std::max(dqk, dv);
-  float* run_max = weights + kSpanKeys * kRows;
-  float* run_sum = run_max + kRows;
-  float* factor = run_sum + kRows;
-  float* o = factor + kRows;
+  Tile t;
+  t.q = scratch;
+  t.wide = t.q + kRows * dqk;
+  t.weights = t.wide + kBlockKeys * std::max(dqk, dv);
+  t.run_max = t.weights + kSpanKeys * kRows;
+  t.run_sum = t.run_max + kRows;
+  t.factor = t.run_sum + kRows;
+  t.o = t.factor + kRows;
+  t.k = static_cast<const std::uint16_t*>(a.k.data) + head * a.k.stride[1] + s.first_key * a.k.stride[0];
+  t.v = static_cast<const std::uint16_t*>(a.v.data) + head * a.v.stride[1] + s.first_key * a.v.stride[0];
 
   // 1.
   const std::int64_t first_token = s.first_query + first_row;
   const auto* q_head = static_cast<const std::uint16_t*>(a.q.data) + head * a.q.stride[1];
-  const auto* k_head =
-      static_cast<const std::uint16_t*>(a.k.data) + head * a.k.stride[1] + s.first_key * a.k.stride[0];
-  const auto* v_head =
-      static_cast<const std::uint16_t*>(a.v.data) + head * a.v.stride[1] + s.first_key * a.v.stride[0];
   for (std::size_t i = 0; i < rows; ++i) {
     attention::widen_row(q_head + (first_token + static_cast<std::int64_t>(i)) * a.q.stride[0], dqk,
-                         q + i * dqk);
+                         t.q + i * dqk);
   }
-  std::fill(run_max, run_max + kRows, -std::numeric_limits<float>::infinity());
-  std::fill(run_sum, run_sum + kRows, 0.0f);
-  std::fill(o, o + rows * o_stride, 0.0f);
+  std::fill(t.run_max, t.run_max + kRows, -std::numeric_limits<float>::infinity());
+  std::fill(t.run_sum, t.run_sum + kRows, 0.0f);
+  std::fill(t.o, t.o + rows * o_stride, 0.0f);
 
   const std::int64_t end = std::clamp<std::int64_t>(first_row + count + s.causal_reach, 0, s.keys);
+  KeptKeys list, part[2];
   for (std::int64_t span = 0; span < end; span += kSpanKeys) {
     // 2.
-    std::int64_t key[kSpanKeys];
-    std::uint32_t kept_by[kSpanKeys];
-    const std::int64_t span_end = std::min<std::int64_t>(span + kSpanKeys, end);
-    const std::size_t keys = list_kept(a, s, first_row, count, span, span_end, key, kept_by);
-    if (keys == 0) continue;
-
-    // 3.
-    const std::uint16_t* row[kSpanKeys];
-    for (std::size_t j = 0; j < keys; ++j) row[j] = k_head + key[j] * a.k.stride[0];
-    for (std::size_t from = 0; from < keys; from += kBlockKeys) {
-      const std::size_t block = std::min(kBlockKeys, keys - from);
-      for (std::size_t j = 0; j < block; ++j) attention::widen_row(row[from + j], dqk, wide + j * dqk);
-      const std::size_t after = from + block;
-      attention::scores(q, dqk, rows, wide, dqk, block, dqk, weights + from * kRows, kRows,
-                        {row + after, std::min(kBlockKeys, keys - after)});
-    }
-    // 4.
-    attention::softmax(weights, kRows, keys, rows, a.softmax_scale, kept_by, run_max, run_sum, factor);
-    attention::rescale(factor, rows, o, o_stride, dv);
-    // 5.
-    std::size_t odd_keys = 0;
-    for (std::size_t j = 0; j < keys; ++j) row[j] = v_head + key[j] * a.v.stride[0];
-    for (std::size_t from = 0; from < keys; from += kBlockKeys) {
-      const std::size_t block = std::min(kBlockKeys, keys - from);
-      for (std::size_t j = 0; j < block; ++j) {
-        if (from + j + kBlockKeys < keys) attention::fetch_row(row[from + j + kBlockKeys], dv);
-        if (attention::widen_row_finite(row[from + j], dv, wide + j * dv)) continue;
-        if (mutant("masked_mha.odd_values")) continue;
-        std::fill(wide + j * dv, wide + (j + 1) * dv, 0.0f);
-        key[odd_keys++] = static_cast<std::int64_t>(from + j);  // never ahead of what is still needed
-      }
-      attention::accumulate(weights + from * kRows, kRows, rows, wide, dv, block, dv, o, o_stride);
-    }
-    for (std::size_t n = 0; n < odd_keys; ++n) {
-      const auto j = static_cast<std::size_t>(key[n]);
-      attention::widen_row(row[j], dv, wide);
-      for (std::size_t i = 0; i < rows; ++i) {
-        if ((kept_by[j] >> i & 1) == 0) continue;
-        attention::accumulate(weights + j * kRows + i, kRows, 1, wide, dv, 1, dv, o + i * o_stride, o_stride);
+    list_kept(a, s, first_row, count, span, std::min(span + kMhaSpan, end), list);
+    if (list.count == 0) continue;
+    if (rows > kGroup) {
+      for (int group = 0; group < 2; ++group) list.copy_group(group, part[group]);
+      // Apart, if that saves more than a fifth of the products.
+      if (5 * (part[0].count + part[1].count) < 8 * list.count) {
+        if (part[0].count > 0) attend_keys(a, layout, t, 0, kGroup, part[0]);
+        if (part[1].count > 0) attend_keys(a, layout, t, kGroup, rows - kGroup, part[1]);
+        continue;
       }
     }
+    attend_keys(a, layout, t, 0, rows, list);
   }
 
   // 6.
@@ -140,7 +166,7 @@ void attend_tile(const MaskedMhaArgs& a, const MhaLayout& layout, const MhaSegme
     } else {
       to.bf16 = static_cast<std::uint16_t*>(a.out.data) + at;
     }
-    const float lse = attention::finish(o + i * o_stride, dv, run_max[i], run_sum[i], sink, to);
+    const float lse = attention::finish(t.o + i * o_stride, dv, t.run_max[i], t.run_sum[i], sink, to);
     if (!a.lse.given()) continue;
     static_cast<float*>(a.lse.data)[token * a.lse.stride[0] + head * a.lse.stride[1]] =
         written_lse(lse, a.lse_form, sink == nullptr ? 0.0f : *sink);

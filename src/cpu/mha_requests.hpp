@@ -13,7 +13,9 @@
 
 namespace keysieve::cpu {
 
-inline constexpr std::int64_t kMhaRows = 32;  // queries of a tile: one bit each in a word
+inline constexpr std::int64_t kMhaGroup = 32;  // queries whose mask bits make one word
+inline constexpr std::int64_t kMhaRows = 64;   // queries of a tile: two groups
+inline constexpr std::int64_t kMhaSpan = 256;  // keys between two looks at the maximum
 
 // A run of tokens: a request's, or those between requests, which have no keys.
 struct MhaSegment {
@@ -91,48 +93,79 @@ inline void transpose_bits(std::uint32_t bits[32]) {
   }
 }
 
-// The keys [first, last) of a segment, at most 256, that some query of the tile keeps, ascending: key[n], and
-// in rows[n] the queries that keep it. MHA-24: only keys before `last` are looked at, whatever the mask's
-// padding says.
-inline std::size_t list_kept(const MaskedMhaArgs& a, const MhaSegment& s, std::int64_t first_row,
-                             std::int64_t count, std::int64_t first, std::int64_t last, std::int64_t* key,
-                             std::uint32_t* rows) {
-  const std::uint32_t everyone = count == 32 ? ~0u : (1u << count) - 1;
-  const std::int64_t words = a.mask.shape[2];
-  std::size_t found = 0;
-  for (std::int64_t base = first; base < last; base += 32) {
-    std::uint32_t kept[32];
-    if (!a.mask.given()) {
-      std::fill(kept, kept + 32, everyone);
-    } else {
-      std::uint32_t any = 0;
-      for (std::int64_t r = 0; r < 32; ++r) {
-        const std::int64_t row = s.q_offset + first_row + r;
-        kept[r] = 0;
-        if (r < count && row >= 0 && row < a.mask.shape[1]) {
-          const auto* words_of_row = static_cast<const std::uint32_t*>(a.mask.data) +
-                                     s.mask_owner * a.mask.stride[0] + row * a.mask.stride[1];
-          kept[r] = mask_word(words_of_row, words, s.key_offset + base);
-        }
-        any |= kept[r];
-      }
-      if (any == 0) continue;
-      if (mutant("masked_mha.skip_first") && kept[0] == 0) continue;
-      transpose_bits(kept);
+// Keys of a span that some query keeps, ascending; bit i of by[group][n] says that the group's query i keeps
+// key[n].
+struct KeptKeys {
+  std::size_t count = 0;
+  std::int64_t key[kMhaSpan];
+  std::uint32_t by[kMhaRows / kMhaGroup][kMhaSpan];
+
+  void add(std::int64_t k, std::uint32_t first_group, std::uint32_t second_group) {
+    key[count] = k;
+    by[0][count] = first_group;
+    by[1][count++] = second_group;
+  }
+  // Only what one group keeps, as the first group of a list of its own.
+  void copy_group(int group, KeptKeys& to) const {
+    to.count = 0;
+    for (std::size_t n = 0; n < count; ++n)
+      if (by[group][n] != 0) to.add(key[n], by[group][n], 0);
+  }
+};
+
+// Bit i of kept[j]: the mask lets query first_row + i, of `count` queries, see key base + j. False: nobody
+// sees any.
+inline bool read_mask(const MaskedMhaArgs& a, const MhaSegment& s, std::int64_t first_row, std::int64_t count,
+                      std::int64_t base, std::uint32_t kept[32]) {
+  if (!a.mask.given()) {
+    std::fill(kept, kept + 32, count >= 32 ? ~0u : (1u << count) - 1);
+    return true;
+  }
+  std::uint32_t any = 0;
+  for (std::int64_t r = 0; r < 32; ++r) {
+    const std::int64_t row = s.q_offset + first_row + r;
+    kept[r] = 0;
+    if (r < count && row >= 0 && row < a.mask.shape[1]) {
+      const auto* words = static_cast<const std::uint32_t*>(a.mask.data) + s.mask_owner * a.mask.stride[0] +
+                          row * a.mask.stride[1];
+      kept[r] = mask_word(words, a.mask.shape[2], s.key_offset + base);
     }
+    any |= kept[r];
+  }
+  if (any == 0 || (mutant("masked_mha.skip_first") && kept[0] == 0)) {
+    std::fill(kept, kept + 32, 0u);
+    return false;
+  }
+  transpose_bits(kept);
+  return true;
+}
+
+// Which of a group's queries the causal rule lets see `key`.
+inline std::uint32_t causal_word(const MhaSegment& s, std::int64_t first_row, std::int64_t key) {
+  const std::int64_t from = key - s.causal_reach - first_row;
+  return from <= 0 ? ~0u : from >= 32 ? 0u : ~0u << from;
+}
+
+// Lists the keys [first, last) of a segment, at most kMhaSpan, for a tile's two groups of queries. MHA-24:
+// only keys before `last` are looked at, whatever the mask's padding says.
+inline void list_kept(const MaskedMhaArgs& a, const MhaSegment& s, std::int64_t first_row, std::int64_t count,
+                      std::int64_t first, std::int64_t last, KeptKeys& list) {
+  const std::int64_t second_row = first_row + kMhaGroup;
+  const std::int64_t second_count = std::max<std::int64_t>(0, count - kMhaGroup);
+  list.count = 0;
+  for (std::int64_t base = first; base < last; base += 32) {
+    std::uint32_t kept[2][32] = {};
+    bool any = read_mask(a, s, first_row, std::min(count, kMhaGroup), base, kept[0]);
+    if (second_count > 0) any |= read_mask(a, s, second_row, second_count, base, kept[1]);
+    if (!any) continue;
     std::int64_t here = std::min<std::int64_t>(32, last - base);
     if (mutant("masked_mha.late_keys") && here < 32) here = here / 2;
     for (std::int64_t j = 0; j < here; ++j) {
-      std::uint32_t queries = kept[j];
-      // Causal: the first query that sees this key.
-      const std::int64_t from = base + j - s.causal_reach - first_row;
-      if (from > 0) queries = from >= 32 ? 0 : queries & ~0u << from;
-      if (queries == 0) continue;
-      key[found] = base + j;
-      rows[found++] = queries;
+      const std::uint32_t by_first = kept[0][j] & causal_word(s, first_row, base + j);
+      const std::uint32_t by_second = kept[1][j] & causal_word(s, second_row, base + j);
+      if ((by_first | by_second) != 0) list.add(base + j, by_first, by_second);
     }
   }
-  return found;
 }
 
 }  // namespace keysieve::cpu

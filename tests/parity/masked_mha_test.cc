@@ -275,6 +275,32 @@ TEST(MaskedMha, BytesDependOnTheRowAlone) {
   });
 }
 
+// 64 queries go through a span together or in two groups, whichever is cheaper: in 32s they give the same
+// bytes.
+TEST(MaskedMha, BytesDoNotDependOnTheTile) {
+  on_every_set([](const std::string& label, const Executor* executor) {
+    for (const double kept : {0.01, 0.1, 0.9}) {
+      const Shape shape{.queries = {70}, .keys = {700}, .heads = 1, .kept = kept, .out = DType::f32};
+      MhaCall whole = make_call(shape);
+      for (std::int64_t row = 40; row < 60; ++row)
+        for (std::int64_t key = 200; key < 700; ++key) set_bit(whole, 0, row, key, key % 100 == 7);
+      whole.v.set(kNaN, 2 + 307, 0, 4);
+      ASSERT_TRUE(run_with(whole.args(), "cpu", "", executor).ok());
+      for (std::int64_t first = 0; first < 70; first += 32) {
+        const std::int64_t last = std::min<std::int64_t>(first + 32, 70);
+        MhaCall part = whole;
+        part.q_start = TensorBox::of<std::int64_t>(DType::i32, {2 + first, 2 + last});
+        part.q_offset = TensorBox::of<std::int64_t>(DType::i32, {first});
+        MaskedMhaArgs a = part.args();
+        a.q_offset = part.q_offset.tensor();
+        ASSERT_TRUE(run_with(a, "cpu", "", executor).ok());
+        for (std::int64_t token = 2 + first; token < 2 + last; ++token)
+          EXPECT_EQ(token_bytes(part, token), token_bytes(whole, token)) << label << ", token " << token;
+      }
+    }
+  });
+}
+
 // Keys [0, n) and [n, end) with the offset of the second part, merged, are the whole: for every n.
 TEST(MaskedMha, KeyOffsetIsExact) {
   on_every_set([](const std::string& label, const Executor* executor) {
