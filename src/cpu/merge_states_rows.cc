@@ -74,40 +74,54 @@ HWY_INLINE VF load(const std::uint16_t* from) {
   const hn::Rebind<std::uint16_t, F32> d16;
   return hn::BitCast(F32(), hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(d16, from))));
 }
+HWY_INLINE float value_of(float x) { return x; }
+HWY_INLINE float value_of(std::uint16_t x) { return hwy::F32FromBF16({x}); }
+HWY_INLINE void set_value(float x, float* to) { *to = x; }
+HWY_INLINE void set_value(float x, std::uint16_t* to) {
+  *to = hn::GetLane(attention::round_to_bf16(hn::Set(F32(), x)));
+}
 HWY_INLINE void store(VF value, float* to) { hn::StoreU(value, F32(), to); }
 HWY_INLINE void store(VF value, std::uint16_t* to) {
   hn::StoreU(attention::round_to_bf16(value), hn::Rebind<std::uint16_t, F32>(), to);
 }
 
-// 2. Columns past the last whole vector go through a vector of their own, padded with zeros.
+// 2. For kVectors vectors of columns from `outs` on.
+template <int kVectors, class In, class Out>
+HWY_INLINE void merge_columns(const In* outs, std::int64_t part_stride, std::int64_t parts,
+                              const float* weight, Out* out) {
+  const std::size_t lanes = hn::Lanes(F32());
+  VF sum[kVectors];
+  for (int c = 0; c < kVectors; ++c) sum[c] = hn::Zero(F32());
+  for (std::int64_t i = 0; i < parts; ++i) {
+    if (weight[i] == 0.0f && !mutant("merge_states.empty_payload")) continue;
+    const VF w = hn::Set(F32(), weight[i]);
+    const In* part = outs + i * part_stride;
+    for (int c = 0; c < kVectors; ++c) sum[c] = hn::MulAdd(w, load(part + c * lanes), sum[c]);
+  }
+  for (int c = 0; c < kVectors; ++c) store(sum[c], out + c * lanes);
+}
+
 template <class In, class Out>
 void merge_row(const MergeStatesArgs& a, std::int64_t row, std::int64_t head, const float* weight) {
-  constexpr std::int64_t kMostLanes = HWY_MAX_BYTES / 4;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(F32()));
-  const std::int64_t parts = a.outs.shape[0], columns = a.out.shape[2];
+  const std::int64_t parts = a.outs.shape[0], part_stride = a.outs.stride[0], columns = a.out.shape[2];
   const In* outs = static_cast<const In*>(a.outs.data) + row * a.outs.stride[1] + head * a.outs.stride[2];
   Out* out = static_cast<Out*>(a.out.data) + row * a.out.stride[0] + head * a.out.stride[1];
-  for (std::int64_t c = 0; c < columns; c += lanes) {
-    const std::int64_t here = std::min(lanes, columns - c);
-    VF sum = hn::Zero(F32());
+  std::int64_t c = 0;
+  for (; c + 4 * lanes <= columns; c += 4 * lanes) {
+    merge_columns<4>(outs + c, part_stride, parts, weight, out + c);
+  }
+  for (; c + lanes <= columns; c += lanes) merge_columns<1>(outs + c, part_stride, parts, weight, out + c);
+  // Columns past the last whole vector: the same products and order, one by one.
+  if (mutant("merge_states.tail")) return;
+  const hn::CappedTag<float, 1> one;
+  for (; c < columns; ++c) {
+    auto sum = hn::Zero(one);
     for (std::int64_t i = 0; i < parts; ++i) {
       if (weight[i] == 0.0f && !mutant("merge_states.empty_payload")) continue;
-      const In* part = outs + i * a.outs.stride[0] + c;
-      In padded[kMostLanes] = {};
-      if (here < lanes) {
-        std::copy(part, part + here, padded);
-        part = padded;
-      }
-      sum = hn::MulAdd(hn::Set(F32(), weight[i]), load(part), sum);
+      sum = hn::MulAdd(hn::Set(one, weight[i]), hn::Set(one, value_of(outs[i * part_stride + c])), sum);
     }
-    if (here == lanes) {
-      store(sum, out + c);
-      continue;
-    }
-    if (mutant("merge_states.tail")) break;
-    Out padded[kMostLanes];
-    store(sum, padded);
-    std::copy(padded, padded + here, out + c);
+    set_value(hn::GetLane(sum), out + c);
   }
 }
 
