@@ -7,6 +7,7 @@
 #include "contract/packed_mask.hpp"
 #include "contract/topk.hpp"
 #include "contract/translate.hpp"
+#include "cuda/sm90/topk_cluster.hpp"
 #include "gpu/device.hpp"
 #include "gpu/kernels.hpp"
 
@@ -29,6 +30,10 @@ constexpr Kernel<CandidateBlocksArgs> kCandidateBlocks[] = {
     entry<gpu::CandidateBlocksRadix>("cuda.candidate_blocks.radix")};
 constexpr Kernel<CandidateMaskArgs> kCandidateMask[] = {
     entry<gpu::CandidateMaskBitmap>("cuda.candidate_mask.bitmap")};
+constexpr Kernel<TopkArgs> kTopk[] = {entry<cuda::TopkCluster>("cuda.sm90.topk.cluster"),
+                                      entry<gpu::TopkSelect>("cuda.topk.select"),
+                                      entry<gpu::TopkRadix>("cuda.topk.radix")};
+constexpr Kernel<TranslateArgs> kTranslate[] = {entry<gpu::TranslateRows>("cuda.translate.rows")};
 constexpr Kernel<PackedMaskArgs> kPackedMask[] = {entry<gpu::PackedMaskShared>("cuda.packed_mask.shared")};
 constexpr Kernel<MaskIndicesArgs> kMaskIndices[] = {entry<gpu::MaskIndicesScan>("cuda.mask_indices.scan")};
 
@@ -40,9 +45,9 @@ extern const Backend kCudaBackend{"cuda",
                                   {
                                       {},  // mqa_logits
                                       kCandidateBlocks,
-                                      kCandidateMask,  //
-                                      {},              // topk
-                                      {},              // translate
+                                      kCandidateMask,
+                                      kTopk,
+                                      kTranslate,
                                       kPackedMask,
                                       kMaskIndices,
                                       {},  // masked_mha

@@ -23,6 +23,26 @@ struct CandidateMaskBitmap : HostSide<CandidateMaskArgs> {
   static Status run(const CandidateMaskArgs& a, const Launch& launch);
 };
 
+// One pass behind a sampled threshold; a thread block a row.
+struct TopkSelect : HostSide<TopkArgs> {
+  static const char* refuses(const TopkArgs& a);
+  static std::size_t workspace_bytes(const TopkArgs& a, std::int32_t concurrency);
+  static Status run(const TopkArgs& a, const Launch& launch);
+};
+
+// Any k and any candidate list, in several passes.
+struct TopkRadix : HostSide<TopkArgs> {
+  static const char* refuses(const TopkArgs& a);
+  static std::size_t workspace_bytes(const TopkArgs& a, std::int32_t concurrency);
+  static Status run(const TopkArgs& a, const Launch& launch);
+};
+
+struct TranslateRows : HostSide<TranslateArgs> {
+  static const char* refuses(const TranslateArgs& a);
+  static std::size_t workspace_bytes(const TranslateArgs& a, std::int32_t concurrency);
+  static Status run(const TranslateArgs& a, const Launch& launch);
+};
+
 struct PackedMaskShared : HostSide<PackedMaskArgs> {
   static const char* refuses(const PackedMaskArgs& a);
   static std::size_t workspace_bytes(const PackedMaskArgs& a, std::int32_t concurrency);

@@ -1,0 +1,262 @@
+// topk_row: what every device top-k shares: the call as a flat struct, keys whose integer order is the order
+// of scores, and a row as a sequence of elements in ascending column order, wherever their scores lie.
+#pragma once
+
+#include <cstdint>
+
+#include "gpu/divide.hpp"
+#include "gpu/page_slot.hpp"
+#include "gpu/row_range.hpp"
+#include "gpu/vendor.hpp"
+#include "keysieve/topk.hpp"
+
+namespace keysieve::gpu {
+
+template <class T>
+struct Matrix {
+  T* data = nullptr;  // null: not given
+  std::int64_t row_stride = 0;
+  std::int64_t column_stride = 0;
+#if defined(__CUDACC__) || defined(__HIPCC__)
+  __device__ T& at(std::int64_t row, std::int64_t column) const {
+    return data[row * row_stride + column * column_stride];
+  }
+#endif
+};
+
+template <class T>
+Matrix<T> matrix(const Tensor& t) {
+  if (!t.given()) return {};
+  return {static_cast<T*>(t.data), t.stride[0], t.rank > 1 ? t.stride[1] : 0};
+}
+
+struct TopkParams {
+  const void* scores;
+  std::int64_t row_stride, width, rows;
+  RowBounds bounds;
+  Matrix<const std::int32_t> candidates;
+  std::uint32_t candidate_count = 0;
+  Divisor block_size;
+  bool compact, skip_minus_infinity, by_score;
+  TopkSpace space;
+  IntList offset;
+  PageSlots pages;
+  std::uint32_t k;
+  void* out;
+  bool out_wide;
+  std::int64_t out_row_stride, out_column_stride;
+  Matrix<float> values;
+  Matrix<std::int32_t> counts, raw;
+  // The plan: never changes a result.
+  std::uint32_t parts;     // thread blocks of a row
+  std::uint32_t capacity;  // places of the survivors' list
+  std::uint32_t target;    // survivors that a sampled threshold aims at
+  std::uint32_t hold;      // rows of at most so many elements are listed whole
+  // Where things lie in dynamic shared memory; the list comes first.
+  std::uint32_t bins, picks, order, bitmap, prefix, blocks, places, shared_bytes;
+};
+
+inline TopkParams topk_params(const TopkArgs& a) {
+  TopkParams p{};
+  p.scores = a.scores.data;
+  p.rows = a.scores.shape[0];
+  p.width = a.scores.shape[1];
+  p.row_stride = a.scores.stride[0];
+  p.bounds = row_bounds(a.bounds);
+  p.candidates = matrix<const std::int32_t>(a.candidates);
+  p.candidate_count = a.candidates.given() ? static_cast<std::uint32_t>(a.candidates.shape[1]) : 0;
+  p.block_size = Divisor(static_cast<std::uint32_t>(std::min(a.block_size, kMaxInt32)));
+  p.compact = a.candidates.given() && a.layout == ScoreLayout::compact;
+  p.skip_minus_infinity = a.skip_neg_inf;
+  p.by_score = a.order == TopkOrder::by_score;
+  p.space = a.space;
+  if (a.space == TopkSpace::offset) p.offset = int_list(a.offset);
+  if (a.space == TopkSpace::paged) p.pages = page_slots(a.pages, a.out.dtype);
+  p.k = static_cast<std::uint32_t>(std::min(a.k, kMaxInt32));
+  p.out = a.out.data;
+  p.out_wide = a.out.dtype == DType::i64;
+  p.out_row_stride = a.out.stride[0];
+  p.out_column_stride = a.out.stride[1];
+  p.values = matrix<float>(a.values);
+  p.counts = matrix<std::int32_t>(a.counts);
+  p.raw = matrix<std::int32_t>(a.raw);
+  p.parts = 1;
+  return p;
+}
+
+#if defined(__CUDACC__) || defined(__HIPCC__)
+
+inline constexpr std::uint32_t kKeyMinusInfinity = 0x007fffffu;
+inline constexpr std::uint32_t kKeyInfinity = 0xff800000u;
+inline constexpr std::uint32_t kKeyNan = 0xffffffffu;
+
+// Greater scores have greater keys; both zeros share one, and so do all NaNs, above infinity (TOP-K order).
+__device__ inline std::uint32_t key_of(float score) {
+  if (score != score) return kKeyNan;
+  const std::uint32_t bits = score == 0.f ? 0u : __float_as_uint(score);
+  return bits ^ (static_cast<std::uint32_t>(static_cast<std::int32_t>(bits) >> 31) | 0x80000000u);
+}
+__device__ inline float score_of(std::uint32_t key) {
+  return __uint_as_float((key & 0x80000000u) != 0 ? key ^ 0x80000000u : ~key);
+}
+
+// Scores as stored: a vector is 16 bytes.
+struct F32Scores {
+  using Word = std::uint32_t;
+  static constexpr int kVector = 4;
+  __device__ static uint4 lowest() { return make_uint4(0xff800000u, 0xff800000u, 0xff800000u, 0xff800000u); }
+  __device__ static float value(Word word) { return __uint_as_float(word); }
+  __device__ static float value(const uint4& vector, int j) {
+    return __uint_as_float(j == 0 ? vector.x : j == 1 ? vector.y : j == 2 ? vector.z : vector.w);
+  }
+  __device__ static void put(uint4& vector, int j, Word word) {
+    (j == 0 ? vector.x : j == 1 ? vector.y : j == 2 ? vector.z : vector.w) = word;
+  }
+};
+struct Bf16Scores {
+  using Word = std::uint16_t;
+  static constexpr int kVector = 8;
+  __device__ static uint4 lowest() { return make_uint4(0xff80ff80u, 0xff80ff80u, 0xff80ff80u, 0xff80ff80u); }
+  __device__ static float value(Word word) { return __uint_as_float(std::uint32_t{word} << 16); }
+  __device__ static float value(const uint4& vector, int j) {
+    const std::uint32_t pair = j < 2 ? vector.x : j < 4 ? vector.y : j < 6 ? vector.z : vector.w;
+    return __uint_as_float((j & 1) != 0 ? pair & 0xffff0000u : pair << 16);
+  }
+  __device__ static void put(uint4& vector, int j, Word word) {
+    std::uint32_t& pair = j < 2 ? vector.x : j < 4 ? vector.y : j < 6 ? vector.z : vector.w;
+    pair |= std::uint32_t{word} << (16 * (j & 1));
+  }
+};
+
+// The elements of one row that take part, numbered in ascending column order. Without candidates element e is
+// the row's column e; kListed: blocks[] holds the listed blocks in ascending order.
+template <class Scores, bool kListed>
+struct RowElements {
+  using Word = typename Scores::Word;
+  static constexpr std::uint32_t kVector = Scores::kVector;
+  static constexpr std::uint32_t kAllValid = (1u << kVector) - 1;
+
+  const Word* first;   // the score of the row's column 0; compact: of the row's storage
+  std::uint32_t size;  // elements
+  std::uint32_t lead;  // elements between the 16-byte border at or before element 0 and element 0
+  bool vectors;        // whole vectors lie on 16-byte borders
+  Divisor block_size;
+  const std::uint32_t* blocks = nullptr;
+  const std::uint32_t* places = nullptr;  // compact: a block's place in the list
+
+  // Takes over the row's distinct blocks, ascending, of `live` columns.
+  __device__ void list(const TopkParams& p, std::int64_t live, std::uint32_t listed,
+                       const std::uint32_t* of_blocks, const std::uint32_t* of_places) {
+    const std::int64_t block = p.block_size.value;
+    blocks = of_blocks;
+    places = of_places;
+    size = listed == 0 ? 0
+                       : static_cast<std::uint32_t>((listed - 1) * block +
+                                                    min(block, live - blocks[listed - 1] * block));
+  }
+
+  __device__ const Word* address(std::uint32_t e) const {
+    if constexpr (!kListed) return first + e;
+    const std::uint32_t b = block_size.divide(e);
+    const std::uint32_t at = places != nullptr ? places[b] : blocks[b];
+    return first + static_cast<std::int64_t>(at) * block_size.value + (e - b * block_size.value);
+  }
+  __device__ std::uint32_t column(std::uint32_t e) const {
+    if constexpr (!kListed) return e;
+    const std::uint32_t b = block_size.divide(e);
+    return blocks[b] * block_size.value + (e - b * block_size.value);
+  }
+  __device__ float score(std::uint32_t e) const { return Scores::value(__ldg(address(e))); }
+  __device__ std::uint32_t vector_count() const { return (size + lead + kVector - 1) / kVector; }
+  // The element number of a vector's first place; wraps below zero before element 0.
+  __device__ std::uint32_t element(std::uint32_t v) const { return v * kVector - lead; }
+
+  // Bit j: place j of vector v holds an element.
+  __device__ std::uint32_t valid(std::uint32_t v) const {
+    const std::uint32_t e = element(v);
+    if (e < size && size - e >= kVector) return kAllValid;
+    std::uint32_t bits = 0;
+#pragma unroll
+    for (std::uint32_t j = 0; j < kVector; ++j) bits |= e + j < size ? 1u << j : 0;
+    return bits;
+  }
+
+  // Every vector is full and aligned.
+  __device__ bool whole() const { return vectors && lead == 0 && size % kVector == 0; }
+  __device__ uint4 load_whole(std::uint32_t v) const {
+    return __ldg(reinterpret_cast<const uint4*>(address(v * kVector)));
+  }
+
+  // Vector v, all of whose places hold elements.
+  __device__ uint4 sample(std::uint32_t v) const {
+    const std::uint32_t e = element(v);
+    if (vectors) return __ldg(reinterpret_cast<const uint4*>(address(e)));
+    uint4 vector = make_uint4(0, 0, 0, 0);
+#pragma unroll
+    for (std::uint32_t j = 0; j < kVector; ++j)
+      Scores::put(vector, static_cast<int>(j), __ldg(address(e + j)));
+    return vector;
+  }
+
+  // Vector v, never touching memory outside the row's elements; bit j of `valid`: place j holds one.
+  __device__ uint4 load(std::uint32_t v, std::uint32_t& valid) const {
+    const std::uint32_t e = element(v);
+    if (vectors && e < size && size - e >= kVector) {
+      valid = kAllValid;
+      return __ldg(reinterpret_cast<const uint4*>(address(e)));
+    }
+    uint4 vector = make_uint4(0, 0, 0, 0);
+    valid = 0;
+#pragma unroll
+    for (std::uint32_t j = 0; j < kVector; ++j) {
+      if (e + j < size) {
+        Scores::put(vector, static_cast<int>(j), __ldg(address(e + j)));
+        valid |= 1u << j;
+      }
+    }
+    return vector;
+  }
+};
+
+// The elements of a row before their number is known.
+template <class Scores, bool kListed>
+__device__ RowElements<Scores, kListed> row_elements(const TopkParams& p, std::int64_t row,
+                                                     std::int64_t start) {
+  using Word = typename Scores::Word;
+  RowElements<Scores, kListed> elements{};
+  elements.block_size = p.block_size;
+  elements.first = static_cast<const Word*>(p.scores) + row * p.row_stride + (p.compact ? 0 : start);
+  const auto misaligned = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(elements.first) /
+                                                     sizeof(Word) % Scores::kVector);
+  if constexpr (kListed) {
+    elements.vectors = misaligned == 0 && p.block_size.value % Scores::kVector == 0;
+  } else {
+    elements.lead = misaligned;
+    elements.vectors = true;
+  }
+  return elements;
+}
+
+// The sum of the values of earlier threads, and the sum of all. `waves` has one word a wave and is free again
+// when the call returns.
+template <int kThreads>
+__device__ std::uint32_t block_sum_before(std::uint32_t value, std::uint32_t* waves, std::uint32_t& total) {
+  constexpr int kWaves = kThreads / kWave;
+  std::uint32_t sum = value;
+#pragma unroll
+  for (int distance = 1; distance < kWave; distance *= 2) {
+    const std::uint32_t other = wave_shuffle_up(sum, distance);
+    if (lane_id() >= distance) sum += other;
+  }
+  if (lane_id() == kWave - 1) waves[wave_id()] = sum;
+  __syncthreads();
+  const std::uint32_t of_wave = lane_id() < kWaves ? waves[lane_id()] : 0;
+  total = wave_sum(of_wave);
+  const std::uint32_t before = wave_sum(lane_id() < wave_id() ? of_wave : 0);
+  __syncthreads();
+  return before + sum - value;
+}
+
+#endif
+
+}  // namespace keysieve::gpu
