@@ -359,6 +359,10 @@ typedef struct keysieve_packed_mask_args {
   const DLTensor* all; /* out: likewise, the tile keeps every key; NULL: not wanted */
 } keysieve_packed_mask_args;
 
+/* Writes {requests, padded rows, words} to shape. row_multiple: 0 pads rows to 128 up to 128 queries and to
+ * 256 above; 64 or 128 always to that. reserve_word: one more word per row before rounding up to 4. */
+KEYSIEVE_API void keysieve_packed_mask_shape(int64_t requests, int64_t max_queries, int64_t max_keys,
+                                             int64_t row_multiple, int32_t reserve_word, int64_t shape[3]);
 KEYSIEVE_API int keysieve_packed_mask(const keysieve_packed_mask_args* args, const keysieve_options* options,
                                       void* workspace, size_t workspace_bytes, keysieve_error* error);
 KEYSIEVE_API int keysieve_packed_mask_workspace_bytes(const keysieve_packed_mask_args* args,

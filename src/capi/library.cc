@@ -3,6 +3,7 @@
 #include <new>
 
 #include "capi/call.hpp"
+#include "keysieve/packed_mask.hpp"
 #include "registry/backend.hpp"
 
 struct keysieve_thread_pool {
@@ -79,5 +80,14 @@ const keysieve_executor* keysieve_thread_pool_executor(const keysieve_thread_poo
 }
 
 void keysieve_thread_pool_destroy(keysieve_thread_pool* pool) { delete pool; }
+
+void keysieve_packed_mask_shape(int64_t requests, int64_t max_queries, int64_t max_keys, int64_t row_multiple,
+                                int32_t reserve_word, int64_t shape[3]) {
+  const keysieve::PackedMaskShape s =
+      keysieve::packed_mask_shape(requests, max_queries, max_keys, {row_multiple, reserve_word != 0});
+  shape[0] = s.requests;
+  shape[1] = s.rows;
+  shape[2] = s.words;
+}
 
 }  // extern "C"

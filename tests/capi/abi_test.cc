@@ -374,6 +374,22 @@ TEST(Abi, TheLibraryListsItself) {
   EXPECT_EQ(keysieve_kernel_count(nullptr), 0u);
 }
 
+TEST(Abi, PackedMaskShapes) {
+  std::int64_t shape[3];
+  keysieve_packed_mask_shape(2, 129, 129, 0, 1, shape);
+  EXPECT_EQ(shape[0], 2);
+  EXPECT_EQ(shape[1], 256);
+  EXPECT_EQ(shape[2], 8);
+  for (const std::int64_t multiple : {0, 64, 128})
+    for (const std::int64_t queries : {0, 1, 128, 129, 300})
+      for (const bool reserve : {false, true}) {
+        keysieve_packed_mask_shape(3, queries, 4096, multiple, reserve, shape);
+        const PackedMaskShape cpp = packed_mask_shape(3, queries, 4096, {multiple, reserve});
+        EXPECT_EQ(shape[1], cpp.rows);
+        EXPECT_EQ(shape[2], cpp.words);
+      }
+}
+
 TEST(Abi, EveryCodeHasItsOwnSentence) {
   std::set<std::string> sentences;
   for (int code = KEYSIEVE_OK; code <= KEYSIEVE_INTERNAL_ERROR; ++code)
