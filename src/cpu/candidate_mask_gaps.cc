@@ -1,11 +1,17 @@
 // cpu.candidate_mask.gaps: writes -inf over the gaps between listed blocks.
 //
-//   1. Mark the row's listed blocks in a bitmap, one bit a block, over the live blocks only.
-//   2. Walk the bitmap; every run of unmarked blocks is one contiguous fill.
+//   1. Mark the row's listed blocks, one byte a block, over the live blocks only. Bytes, not bits: neighbours
+//   of
+//      a sorted list would wait for each other's bit in one word. An id that marks nothing goes to a byte
+//      behind.
+//   2. Where marks are dense and blocks are 16, 32 or 64 bytes, write every block; a kept block's store goes
+//   to a
+//      scrap buffer instead. No branch: a gap is often one or two blocks, and mispredicting its end costs
+//      more than writing ten blocks.
+//   3. Otherwise walk the marks; every run of unmarked blocks is one contiguous fill.
 //
-// Kept scores are never read nor written, so they keep their bits (MSK-09). The right choice for any list: a
-// row of 16,384 blocks has a bitmap of 2 KB. Scratch: one bit a block of the widest row, per worker, of which
-// a row clears only what its own live blocks need (MSK-12).
+// Kept scores are never read nor written, so they keep their bits (MSK-09). Scratch: one byte a block of the
+// widest row, per worker, of which a row clears only what its own live blocks need (MSK-12).
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/candidate_mask_gaps.cc"
 #include <hwy/foreach_target.h>
@@ -30,10 +36,10 @@ inline std::int64_t block_columns(const CandidateMaskArgs& a) {
   return std::clamp<std::int64_t>(a.scores.shape[1], 1, a.block_size);
 }
 
-// Bytes of one worker's bitmap.
-inline std::size_t bitmap_bytes(const CandidateMaskArgs& a) {
+// Bytes of one worker's marks: every block, the place behind them, and a word for the walk to read past it.
+inline std::size_t mark_bytes(const CandidateMaskArgs& a) {
   const std::int64_t blocks = (a.scores.shape[1] + block_columns(a) - 1) / block_columns(a);
-  return static_cast<std::size_t>((blocks + 63) / 64) * 8;
+  return static_cast<std::size_t>((blocks + 1 + 8 + 63) / 64 * 64);
 }
 
 }  // namespace keysieve::cpu::candidate_mask_gaps
@@ -80,20 +86,57 @@ struct Row {
   }
 };
 
-// First block at or after `block` whose bit differs from `marked`, at most `blocks`.
-HWY_INLINE std::int64_t run_end(const std::uint64_t* bitmap, std::int64_t block, std::int64_t blocks,
+// First block at or after `block` that is marked, or not, at most `blocks`.
+HWY_INLINE std::int64_t run_end(const std::uint8_t* marks, std::int64_t block, std::int64_t blocks,
                                 bool marked) {
-  while (block < blocks) {
-    const std::uint64_t word = marked ? ~bitmap[block / 64] : bitmap[block / 64];
-    const std::uint64_t rest = word >> (block % 64);
-    if (rest != 0) return std::min(blocks, block + std::countr_zero(rest));
-    block = (block / 64 + 1) * 64;
+  const std::uint64_t other = marked ? 0 : ~std::uint64_t{0};
+  for (; block < blocks; block += 8) {
+    std::uint64_t eight;
+    std::memcpy(&eight, marks + block, 8);
+    if (eight != other) return std::min(blocks, block + std::countr_zero(eight ^ other) / 8);
   }
   return blocks;
 }
 
+// 2. Writes blocks [0, blocks) of kBytes each.
+template <std::size_t kBytes, class T>
+HWY_INLINE void write_blocks(T* first, const std::uint8_t* marks, std::int64_t blocks, T value) {
+  const hn::CappedTag<T, kBytes / sizeof(T)> d;
+  constexpr std::size_t kStores = kBytes / sizeof(T) / HWY_MIN(HWY_LANES(T), kBytes / sizeof(T));
+  const auto v = hn::Set(d, value);
+  alignas(64) T scrap[kBytes / sizeof(T)];
+  const auto to = reinterpret_cast<std::uintptr_t>(first);
+  const auto aside = reinterpret_cast<std::uintptr_t>(scrap);
+#pragma GCC unroll 8
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    const std::uintptr_t own = to + static_cast<std::uintptr_t>(block) * kBytes;
+    // 0 or all ones.
+    const auto kept =
+        static_cast<std::uintptr_t>(static_cast<std::intptr_t>(static_cast<std::int8_t>(marks[block])));
+    T* at = reinterpret_cast<T*>(own + ((aside - own) & kept));
+    for (std::size_t i = 0; i < kStores; ++i) hn::StoreU(v, d, at + i * hn::Lanes(d));
+  }
+}
+
+// Writes what whole blocks it can, returns how many.
 template <class T>
-void mask_row(const CandidateMaskArgs& a, std::int64_t row_index, std::uint64_t* bitmap, T minus_infinity) {
+HWY_INLINE std::int64_t write_whole_blocks(const Row<T>& row, std::int64_t first, const std::uint8_t* marks,
+                                           std::int64_t blocks, std::int64_t block_size) {
+  if (row.column_stride != 1) return 0;
+  switch (block_size * static_cast<std::int64_t>(sizeof(T))) {
+    case 16:
+      return write_blocks<16>(row.scores + first, marks, blocks, row.minus_infinity), blocks;
+    case 32:
+      return write_blocks<32>(row.scores + first, marks, blocks, row.minus_infinity), blocks;
+    case 64:
+      return write_blocks<64>(row.scores + first, marks, blocks, row.minus_infinity), blocks;
+    default:
+      return 0;
+  }
+}
+
+template <class T>
+void mask_row(const CandidateMaskArgs& a, std::int64_t row_index, std::uint8_t* marks, T minus_infinity) {
   const std::int64_t width = a.scores.shape[1], block_size = block_columns(a);
   const RowRange range = row_range(a.bounds, row_index, width);
   const std::int64_t column_stride = mutant("candidate_mask.column_stride") ? 1 : a.scores.stride[1];
@@ -102,28 +145,35 @@ void mask_row(const CandidateMaskArgs& a, std::int64_t row_index, std::uint64_t*
   // MSK-06: blocks are anchored at the row's start, not at column 0.
   const std::int64_t anchor = mutant("candidate_mask.anchor") ? 0 : range.start;
   const std::int64_t blocks = (range.end - anchor + block_size - 1) / block_size;
-  std::memset(bitmap, 0, static_cast<std::size_t>((blocks + 63) / 64) * 8);
 
-  // 1. MSK-08, MSK-11: every id is compared in 64 bits with the live blocks; the others mark nothing.
-  const std::int64_t edge_block = (width - range.start + block_size - 1) / block_size;
-  bool past_width = false;
+  // 1. MSK-08, MSK-11: an id is compared, unsigned, with the blocks that a 31-bit id can name.
+  const std::int64_t live = mutant("candidate_mask.partial_block") ? range.size() / block_size : blocks;
+  const auto nameable = static_cast<std::uint32_t>(std::min(live, std::int64_t{1} << 31));
+  std::memset(marks, 0, static_cast<std::size_t>(blocks) + 1);
   const auto* list = static_cast<const std::int32_t*>(a.candidates.data) + row_index * a.candidates.stride[0];
-  const std::int64_t usable = mutant("candidate_mask.partial_block") ? range.size() / block_size : blocks;
+  std::int32_t greatest = -1;
   for (std::int64_t j = 0; j < a.candidates.shape[1]; ++j) {
-    const std::int64_t block = list[j * a.candidates.stride[1]];
-    if (block < 0) continue;
-    if (block < usable) bitmap[block / 64] |= std::uint64_t{1} << (block % 64);
-    past_width |= block >= edge_block;
+    const std::int32_t block = list[j * a.candidates.stride[1]];
+    marks[std::min(static_cast<std::uint32_t>(block), nameable)] = 0xff;
+    greatest = std::max(greatest, block);
   }
+  marks[nameable] = 0;
   // MSK-10: column width - 1 can only stay where the row sees it.
+  const std::int64_t edge_block = (width - range.start + block_size - 1) / block_size;
   const bool sees_edge = range.size() > 0 && (range.end == width || mutant("candidate_mask.edge_unseen"));
-  const std::int64_t last_erasable = a.edge && past_width && sees_edge ? range.end - 1 : range.end;
+  const std::int64_t last_erasable =
+      a.edge && greatest >= 0 && greatest >= edge_block && sees_edge ? range.end - 1 : range.end;
 
-  // 2. MSK-07: what lies outside the write range is not touched.
+  // MSK-07: what lies outside the write range is not touched.
   if (a.write_range != WriteRange::window) row.erase(0, range.start);
-  for (std::int64_t block = 0; block < blocks;) {
-    const std::int64_t gap = run_end(bitmap, block, blocks, true);
-    const std::int64_t next = run_end(bitmap, gap, blocks, false);
+  // 2. A list of fewer than one in 32 blocks leaves gaps long enough to walk.
+  std::int64_t block = 0;
+  if (a.candidates.shape[1] >= blocks / 32)
+    block = write_whole_blocks(row, anchor, marks, (last_erasable - anchor) / block_size, block_size);
+  // 3.
+  while (block < blocks) {
+    const std::int64_t gap = run_end(marks, block, blocks, false);
+    const std::int64_t next = run_end(marks, gap, blocks, true);
     row.erase(anchor + gap * block_size, std::min(last_erasable, anchor + next * block_size));
     block = next;
   }
@@ -132,13 +182,13 @@ void mask_row(const CandidateMaskArgs& a, std::int64_t row_index, std::uint64_t*
 }
 
 void mask_rows(const CandidateMaskArgs& a, const Launch& launch) {
-  const std::size_t slice = bitmap_bytes(a);
+  const std::size_t slice = mark_bytes(a);
   for_each_task(launch, a.scores.shape[0], [&](std::int64_t row, int worker) {
-    auto* bitmap = worker_scratch<std::uint64_t>(launch, worker, slice);
+    auto* marks = worker_scratch<std::uint8_t>(launch, worker, slice);
     if (a.scores.dtype == DType::bf16)
-      mask_row<std::uint16_t>(a, row, bitmap, 0xff80);
+      mask_row<std::uint16_t>(a, row, marks, 0xff80);
     else
-      mask_row<std::uint32_t>(a, row, bitmap, 0xff800000u);
+      mask_row<std::uint32_t>(a, row, marks, 0xff800000u);
   });
 }
 
@@ -155,7 +205,7 @@ HWY_EXPORT(mask_rows);
 const char* refuses(const CandidateMaskArgs&) { return nullptr; }
 
 std::size_t workspace_bytes(const CandidateMaskArgs& a, std::int32_t concurrency) {
-  return bitmap_bytes(a) * static_cast<std::size_t>(concurrency);
+  return mark_bytes(a) * static_cast<std::size_t>(concurrency);
 }
 
 Status run(const CandidateMaskArgs& a, const Launch& launch) {
