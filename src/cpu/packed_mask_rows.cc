@@ -77,7 +77,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 void set_indices(const std::int32_t* list, std::int64_t stride, std::int64_t count, const MaskKeys& keys,
                  std::uint32_t* row) {
   constexpr std::int64_t kChunk = 64;
-  constexpr std::int64_t kAhead = 1024;
+  [[maybe_unused]] constexpr std::int64_t kAhead = 1024;
   const hn::CappedTag<std::uint32_t, 16> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto low = hn::Set(d, static_cast<std::uint32_t>(keys.low));
