@@ -14,7 +14,7 @@ case $kind in
     LD_LIBRARY_PATH="$libdir" ./engine
     ;;
   cpp)
-    cmake -S . -B build -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release
+    cmake -S . -B build -G Ninja -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release
     cmake --build build
     build/decode_step
     build/decode_step_static
