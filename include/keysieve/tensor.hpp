@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 
 namespace keysieve {
 
@@ -67,24 +68,34 @@ struct Tensor {
 
   [[nodiscard]] constexpr bool given() const { return dtype != DType::none; }
 
+  // The product of the sizes; the greatest number where it does not fit.
   [[nodiscard]] constexpr std::int64_t elements() const {
-    std::int64_t count = 1;
-    for (int axis = 0; axis < rank; ++axis) count *= shape[axis];
-    return given() ? count : 0;
+    const std::int32_t axes = rank < kMaxRank ? rank : kMaxRank;
+    std::int64_t count = given() ? 1 : 0;
+    for (int axis = 0; axis < axes; ++axis)
+      if (shape[axis] == 0) count = 0;
+    for (int axis = 0; axis < axes && count > 0; ++axis)
+      if (__builtin_mul_overflow(count, shape[axis], &count))
+        count = std::numeric_limits<std::int64_t>::max();
+    return count;
   }
 
-  // A dense row-major view.
+  // A dense row-major view. More axes than kMaxRank give a tensor that every operation refuses.
   static constexpr Tensor dense(void* data, DType dtype, std::initializer_list<std::int64_t> shape,
                                 Device device = {}) {
     Tensor t;
     t.data = data;
     t.dtype = dtype;
     t.device = device;
-    for (const std::int64_t extent : shape) t.shape[t.rank++] = extent;
+    for (const std::int64_t extent : shape) {
+      if (t.rank < kMaxRank) t.shape[t.rank] = extent;
+      ++t.rank;
+    }
     std::int64_t step = 1;
-    for (int axis = t.rank - 1; axis >= 0; --axis) {
+    for (int axis = (t.rank < kMaxRank ? t.rank : kMaxRank) - 1; axis >= 0; --axis) {
       t.stride[axis] = step;
-      step *= t.shape[axis];
+      // Sizes whose product does not fit have no memory anyway.
+      if (__builtin_mul_overflow(step, t.shape[axis], &step)) step = std::numeric_limits<std::int64_t>::max();
     }
     return t;
   }

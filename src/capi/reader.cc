@@ -1,6 +1,8 @@
 // DLPack's tensors as keysieve's. ABI-17: that shape and strides have ndim entries cannot be seen here.
 #include "capi/reader.hpp"
 
+#include <cstring>
+
 namespace keysieve::capi {
 namespace {
 
@@ -37,8 +39,11 @@ Tensor Reader::tensor(const char* name, const DLTensor* given) {
         words.seen);
     return {};
   }
-  // Enumerators of a header newer than ours may arrive here; so compare numbers.
-  const int device = static_cast<int>(given->device.device_type);
+  // Enumerators of a header newer than ours may arrive here, and rubbish; to load such an enum is undefined
+  // in C++.
+  std::int32_t device;
+  static_assert(sizeof(device) == sizeof(given->device.device_type));
+  std::memcpy(&device, &given->device.device_type, sizeof(device));
   check_
       .that(device == kDLCPU || device == kDLCUDAHost || device == kDLCUDA, name,
             "ABI-05 device is kDLCPU, kDLCUDAHost or kDLCUDA", device)
