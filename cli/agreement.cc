@@ -200,7 +200,9 @@ AgreementReport attention_agreement(const Step& step, const StepOutputs& out,
       const double x = e[i], y = static_cast<double>(seen[row * row_size + i]);
       near = near && (lse ? near_lse(x, y) : near_output(x, y));
       exact = exact && static_cast<float>(x) == static_cast<float>(y);
-      if (x != y) a.worst = std::max(a.worst, std::fabs(x - y));
+      if (x != y)
+        a.worst =
+            std::max(a.worst, std::isnan(x - y) ? std::numeric_limits<double>::infinity() : std::fabs(x - y));
       xy += x * y, xx += x * x, yy += y * y;
     }
     if (!lse) near = near && (xx + yy == 0 || 1 - 2 * xy / (xx + yy) <= kOutputCosine);

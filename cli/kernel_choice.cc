@@ -28,8 +28,8 @@ PlannedChoice::PlannedChoice(const KernelChoice& choice, const std::string& oper
   options.backend = choice.backend.c_str();
   options.concurrency = executor != nullptr ? executor->concurrency : 1;
   for (const std::string& name : choice.only) {
-    // "cpu.topk.select" belongs to "topk".
-    if (name.find("." + operation + ".") != std::string::npos) options.kernel = name.c_str();
+    // "cpu.topk.filter" and "reference.topk" belong to "topk".
+    if ((name + ".").find("." + operation + ".") != std::string::npos) options.kernel = name.c_str();
   }
   for (const std::string& name : choice.forbidden) forbidden_.push_back(name.c_str());
   options.forbid = forbidden_;

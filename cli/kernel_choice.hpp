@@ -1,5 +1,5 @@
 // kernel_choice: which kernel each stage may take: --backend and the variable KEYSIEVE_KERNEL, a list such as
-// "cpu.topk.select,-cpu.mqa_logits.tile". A name allows only this kernel for its operation, a name with '-'
+// "cpu.topk.filter,-cpu.mqa_logits.tile". A name allows only this kernel for its operation, a name with '-'
 // forbids it.
 #pragma once
 

@@ -5,6 +5,10 @@
 #include "program.hpp"
 
 int main(int argc, char** argv) {
-  return keysieve::cli::run_program(std::vector<std::string>(argv + 1, argv + argc),
-                                    {std::cout, std::cerr, ::isatty(STDERR_FILENO) == 1});
+  const int code = keysieve::cli::run_program(std::vector<std::string>(argv + 1, argv + argc),
+                                              {std::cout, std::cerr, ::isatty(STDERR_FILENO) == 1});
+  // A result that nobody could read is no success.
+  if (std::cout.flush()) return code;
+  std::cerr << "keysieve: standard output cannot be written\n";
+  return code == keysieve::cli::kDone ? keysieve::cli::kIoError : code;
 }

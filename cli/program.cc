@@ -19,7 +19,7 @@ constexpr const char* kFooter = R"(Examples:
 
 A step file is described in docs/step_file.md.
 The variable KEYSIEVE_KERNEL names kernels that must or, with '-', must not run:
-  KEYSIEVE_KERNEL=-cpu.topk.select keysieve run step.safetensors
+  KEYSIEVE_KERNEL=-cpu.topk.filter keysieve run step.safetensors
 
 Exit codes:
   0  everything ran, and agrees with what the file expects

@@ -114,6 +114,12 @@ int run_command(const RunCommand& command, const Console& console) {
   };
   RunOptions options;
   if (!parse_kernels(command.common, console, options.kernels)) return kUsage;
+  const auto same = [](const std::string& a, const std::string& b) { return !a.empty() && a == b; };
+  if (same(command.output, command.json) || same(command.output, command.trace) ||
+      same(command.json, command.trace)) {
+    console.err << "keysieve: results, report and trace need a file each\n";
+    return kUsage;
+  }
   io::StepFile file;
   Status status = io::StepFile::open(command.file, file);
   if (!status.ok()) return fail(status);

@@ -43,4 +43,4 @@ struct Workspace {
   std::size_t bytes = 0;
 };
 
-}  // namespace gnu::visibility("default")]]keysieve
+}  // namespace keysieve

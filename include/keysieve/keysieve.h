@@ -18,14 +18,15 @@
  *
  * Each operation has four functions; `options` and `error` may be NULL everywhere.
  *
- *   keysieve_OP                  works or, on a device, enqueues on options->stream. The workspace starts on
- *                                64 bytes and has at least the bytes that the next function names; its
- * content means nothing before and after. If it is NULL and options name an allocator, that lends one for the
- * call. Returns a keysieve_code. keysieve_OP_workspace_bytes  what a call with these shapes and these options
- * needs; data may be NULL keysieve_OP_supports         1: a kernel takes these arguments; 0: *error says why
- * not; data may be NULL keysieve_OP_explain          writes a line for every kernel: chosen, or why it was
- * not. Like snprintf it cuts the text to the buffer, ends it with 0 and returns the length of the whole.
- * Alone among the four it allocates; data may be NULL
+ *   keysieve_OP                  works or, on a device, enqueues on options->stream. The workspace starts on 64
+ *                                bytes and has at least the bytes that the next function names; its content means
+ *                                nothing before and after. If it is NULL and options name an allocator, that lends
+ *                                one for the call. Returns a keysieve_code.
+ *   keysieve_OP_workspace_bytes  what a call with these shapes and these options needs; data may be NULL
+ *   keysieve_OP_supports         1: a kernel takes these arguments; 0: *error says why not; data may be NULL
+ *   keysieve_OP_explain          writes a line for every kernel: chosen, or why it was not. Like snprintf it cuts the
+ *                                text to the buffer, ends it with 0 and returns the length of the whole. Alone among
+ *                                the four it allocates; data may be NULL
  *
  * All functions may be called from any thread at any time. None throws, prints, or reads the environment.
  */
@@ -81,7 +82,7 @@ KEYSIEVE_API const char* keysieve_version(void);              /* "0.1.0" */
 KEYSIEVE_API size_t keysieve_backend_count(void);             /* in the order in which they are asked */
 KEYSIEVE_API const char* keysieve_backend_name(size_t index); /* "cpu"; NULL past the last */
 KEYSIEVE_API size_t keysieve_kernel_count(const char* backend);
-KEYSIEVE_API const char* keysieve_kernel_name(const char* backend, size_t index); /* "cpu.topk.select" */
+KEYSIEVE_API const char* keysieve_kernel_name(const char* backend, size_t index); /* "cpu.topk.filter" */
 
 /* ---- how a call runs ---- */
 

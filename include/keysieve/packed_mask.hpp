@@ -31,7 +31,7 @@ struct PackedMaskShape {
 };
 
 struct PackedMaskShapeOptions {
-  std::int64_t row_multiple = 0;  // 0: 128 up to 128 queries, else 256; or 64, or 128
+  std::int64_t row_multiple = 0;  // 0: 128 up to 128 queries, else 256; engines also pad to 64 or 128
   bool reserve_word = false;      // one more word per row before rounding
 };
 
@@ -69,4 +69,4 @@ struct MaskIndicesArgs {
 
 using MaskIndicesPlan = Plan<MaskIndicesArgs>;
 
-}  // namespace gnu::visibility("default")]]keysieve
+}  // namespace keysieve

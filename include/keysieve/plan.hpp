@@ -34,7 +34,7 @@ struct PlanOptions {
 template <class Args>
 struct Plan {
   const Kernel<Args>* kernel = nullptr;
-  const char* kernel_name = "";     // "cpu.topk.select"
+  const char* kernel_name = "";     // "cpu.topk.filter"
   std::size_t workspace_bytes = 0;  // what run() needs; its start must be aligned to 64 bytes
   std::int32_t concurrency = 1;
 };
@@ -74,4 +74,4 @@ template <class Args>
 
 [[nodiscard]] const char* version();
 
-}  // namespace gnu::visibility("default")]]keysieve
+}  // namespace keysieve

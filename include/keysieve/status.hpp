@@ -40,4 +40,4 @@ struct Status {
 // One sentence for each code, for callers that have only the number.
 [[nodiscard]] const char* sentence(Code code);
 
-}  // namespace gnu::visibility("default")]]keysieve
+}  // namespace keysieve

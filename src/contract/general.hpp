@@ -32,6 +32,8 @@ constexpr Status judge_tensors(const Args& args, const char* operation) {
   visit_tensors(args, [&](const char* name, const Tensor& t, Access access) {
     if (!t.given()) return;
     check.that(t.rank >= 1 && t.rank <= Tensor::kMaxRank, name, "GEN-01 a tensor has 1 to 4 axes", t.rank);
+    check.that(dtype_bytes(t.dtype) > 0, name, "GEN-14 a dtype is one of DType's",
+               static_cast<std::int64_t>(t.dtype));
     if (!check.holds()) return;
     check.that(addressable(t), name, "GEN-13 a tensor spans less than 2^60 bytes",
                "sizes and strides of more");

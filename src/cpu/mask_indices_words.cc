@@ -41,7 +41,8 @@ void list_token(const MaskIndicesArgs& a, std::int64_t token) {
     const std::int64_t first = mutant("mask_indices.first") ? 0 : keys.first;
     const std::int64_t low = keys.low - keys.first;
     const std::int64_t high = mutant("mask_indices.count") ? a.mask.shape[2] * 32 : keys.high - keys.first;
-    for (std::int64_t word = low / 32; word * 32 < high; ++word) {
+    // PKM-34: keys that all lie below 0 leave no range, and `low` may then be past the row.
+    for (std::int64_t word = low / 32; low < high && word * 32 < high; ++word) {
       std::uint32_t bits = words[word];
       if (word * 32 < low) bits &= ~std::uint32_t{0} << (low - word * 32);
       if (high - word * 32 < 32) bits &= (std::uint32_t{1} << (high - word * 32)) - 1;

@@ -21,8 +21,10 @@
 namespace keysieve::cpu {
 namespace {
 
-// 1. Writes one weight per part; MRG-11: 0 means that the part's outs are not looked at. Returns the natural
-// LSE.
+// MRG-11: the weight of a part without keys, whose outs are not looked at.
+constexpr float kNotLookedAt = -1.0f;
+
+// 1. Writes one weight per part; returns the natural LSE.
 double weigh_parts(const MergeStatesArgs& a, std::int64_t row, std::int64_t head, float* weight) {
   constexpr double kNone = -std::numeric_limits<double>::infinity();
   const std::int64_t parts = a.outs.shape[0];
@@ -39,7 +41,7 @@ double weigh_parts(const MergeStatesArgs& a, std::int64_t row, std::int64_t head
   for (std::int64_t i = 0; i < parts; ++i)
     if (const double lse = natural(i); lse != kNone) sum += std::exp(lse - largest);
   if (sum == 0) {
-    std::fill(weight, weight + parts, 0.0f);
+    std::fill(weight, weight + parts, kNotLookedAt);
     return kNone;
   }
   const double lse = largest + std::log(sum);
@@ -51,7 +53,9 @@ double weigh_parts(const MergeStatesArgs& a, std::int64_t row, std::int64_t head
   }
   for (std::int64_t i = 0; i < parts; ++i) {
     const double part = natural(i);
-    weight[i] = part == kNone ? 0.0f : static_cast<float>(std::exp(part - largest) * share);
+    weight[i] = part == kNone ? kNotLookedAt : static_cast<float>(std::exp(part - largest) * share);
+    // Too small for a float is not nothing: a NaN or an infinity in that part must show.
+    if (weight[i] == 0.0f && share > 0) weight[i] = std::numeric_limits<float>::denorm_min();
   }
   return lse;
 }
@@ -93,7 +97,7 @@ HWY_INLINE void merge_columns(const In* outs, std::int64_t part_stride, std::int
   VF sum[kVectors];
   for (int c = 0; c < kVectors; ++c) sum[c] = hn::Zero(F32());
   for (std::int64_t i = 0; i < parts; ++i) {
-    if (weight[i] == 0.0f && !mutant("merge_states.empty_payload")) continue;
+    if (weight[i] == kNotLookedAt && !mutant("merge_states.empty_payload")) continue;
     const VF w = hn::Set(F32(), weight[i]);
     const In* part = outs + i * part_stride;
     for (int c = 0; c < kVectors; ++c) sum[c] = hn::MulAdd(w, load(part + c * lanes), sum[c]);
@@ -118,7 +122,7 @@ void merge_row(const MergeStatesArgs& a, std::int64_t row, std::int64_t head, co
   for (; c < columns; ++c) {
     auto sum = hn::Zero(one);
     for (std::int64_t i = 0; i < parts; ++i) {
-      if (weight[i] == 0.0f && !mutant("merge_states.empty_payload")) continue;
+      if (weight[i] == kNotLookedAt && !mutant("merge_states.empty_payload")) continue;
       sum = hn::MulAdd(hn::Set(one, weight[i]), hn::Set(one, value_of(outs[i * part_stride + c])), sum);
     }
     set_value(hn::GetLane(sum), out + c);

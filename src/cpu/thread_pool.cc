@@ -1,5 +1,8 @@
+#include <oneapi/tbb/info.h>
 #include <oneapi/tbb/parallel_for.h>
 #include <oneapi/tbb/task_arena.h>
+
+#include <algorithm>
 
 #include "keysieve/executor.hpp"
 
@@ -7,7 +10,10 @@ namespace keysieve {
 
 struct ThreadPool::Arena {
   tbb::task_arena arena;
-  explicit Arena(int threads) : arena(threads <= 0 ? tbb::task_arena::automatic : threads) {}
+  // oneTBB prints a warning when it is asked for more threads than the process may use, and cannot take any number.
+  explicit Arena(int threads)
+      : arena(threads <= 0 ? tbb::task_arena::automatic
+                           : std::min(threads, tbb::info::default_concurrency())) {}
 };
 
 ThreadPool::ThreadPool(int threads) : arena_(std::make_unique<Arena>(threads)) { arena_->arena.initialize(); }

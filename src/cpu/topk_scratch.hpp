@@ -1,5 +1,5 @@
 // topk_scratch: what one worker of cpu.topk.filter needs, and how much of it. Nothing grows with the row's
-// width: about 16 bytes for each of k, 16 for each candidate, and 70 KB.
+// width: about 16 bytes for each of k, 16 for each candidate, and 103 KB.
 #pragma once
 
 #include <algorithm>

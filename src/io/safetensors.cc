@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cinttypes>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -370,20 +371,29 @@ void SafetensorsWriter::add(std::string name, FileDType dtype, std::vector<std::
 
 namespace {
 
-// A temporary file beside `path`; commit() renames it over `path`, any other end removes it.
+// A temporary file beside `path`; commit() renames it over `path`, any other end removes it. Links are followed; a
+// pipe or a device is written to as it is, since another file in its place would not be what its readers wait for.
 class PendingFile {
  public:
-  explicit PendingFile(const std::string& path) : path_(path), temporary_(path + ".XXXXXX") {
-    file_ = ::mkstemp(temporary_.data());
+  explicit PendingFile(const std::string& path) : path_(path) {
+    std::error_code error;
+    const std::filesystem::path target = std::filesystem::weakly_canonical(path, error);
+    if (!error) path_ = target.string();
+    struct stat there;
+    if (::stat(path_.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
+      file_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
+    } else {
+      temporary_ = path_ + "." + std::to_string(::getpid()) + ".part";
+      file_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+    }
     failed_ = file_ < 0;
-    if (!failed_) failed_ = ::fchmod(file_, 0644) != 0;
   }
   PendingFile(const PendingFile&) = delete;
   PendingFile& operator=(const PendingFile&) = delete;
   ~PendingFile() {
     if (file_ < 0) return;
     ::close(file_);
-    ::unlink(temporary_.c_str());
+    if (!temporary_.empty()) ::unlink(temporary_.c_str());
   }
   void write(const void* data, std::size_t bytes) {
     const char* next = static_cast<const char*>(data);
@@ -395,7 +405,8 @@ class PendingFile {
     }
   }
   Status commit() {
-    if (!failed_) failed_ = ::fsync(file_) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0;
+    if (!failed_ && !temporary_.empty())
+      failed_ = ::fsync(file_) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0;
     if (failed_) {
       return file_error(Code::io_error, kOperation, "SFT-01 the file can be written", "path", "'%.120s': %s",
                         path_.c_str(), std::strerror(errno));
@@ -406,8 +417,8 @@ class PendingFile {
   }
 
  private:
-  const std::string& path_;
-  std::string temporary_;
+  std::string path_;
+  std::string temporary_;  // empty: `path_` is written to as it is
   int file_ = -1;
   bool failed_ = false;
 };

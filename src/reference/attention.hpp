@@ -23,8 +23,13 @@ template <class Value>
 Attended attend(const std::vector<double>& score, std::int64_t columns, Value&& value) {
   Attended result{std::vector<double>(static_cast<std::size_t>(columns), 0.0), kNoKeys};
   double largest = kNoKeys;
-  for (const double s : score)
-    if (!(s <= largest)) largest = s;
+  for (const double s : score) {
+    if (s > largest) largest = s;
+    if (std::isnan(s)) {  // wherever it stands in the list
+      largest = s;
+      break;
+    }
+  }
   if (largest == kNoKeys) return result;
   double sum = 0;
   std::vector<double> weight(score.size());

@@ -99,6 +99,7 @@ class CView {
   };
   static bool compact(const Tensor& t) {
     std::int64_t step = 1;
+    if (t.rank > Tensor::kMaxRank) return false;
     for (int axis = t.rank - 1; axis >= 0; --axis) {
       if (t.stride[axis] != step) return false;
       step *= t.shape[axis];

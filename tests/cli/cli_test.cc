@@ -1,6 +1,12 @@
+#include <sys/stat.h>
+
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <thread>
 
 #include "agreement.hpp"
 #include "pipeline.hpp"
@@ -380,6 +386,39 @@ TEST_F(Cli, TheEnvironmentNamesKernels) {
   EXPECT_EQ(call({"run", sample("speculative")}), kRefused);
   EXPECT_TRUE(contains(out_, "refused:")) << out_;
   EXPECT_TRUE(contains(out_, "forbidden by the caller")) << out_;
+}
+
+TEST_F(Cli, TheEnvironmentNamesReferenceKernelsToo) {
+  setenv("KEYSIEVE_KERNEL", "reference.topk", 1);
+  EXPECT_EQ(call({"run", sample("speculative")}), kRefused) << out_;
+  EXPECT_TRUE(contains(out_, "another kernel was asked for")) << out_;
+  setenv("KEYSIEVE_KERNEL", "cpu.topk.filter", 1);  // the name that the help shows
+  EXPECT_EQ(call({"run", sample("speculative")}), kDone) << out_;
+}
+
+TEST_F(Cli, OutputsFollowLinksAndLeavePipesAndDevicesInPlace) {
+  namespace fs = std::filesystem;
+  std::ofstream(path("real.json")) << "old";
+  fs::create_symlink(path("real.json"), path("link.json"));
+  EXPECT_EQ(call({"run", sample("speculative"), "--repeat", "1", "--json", path("link.json")}), kDone)
+      << err_;
+  EXPECT_TRUE(fs::is_symlink(path("link.json")));
+  EXPECT_GT(fs::file_size(path("real.json")), 100u);
+
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  std::string read;
+  std::thread reader([&] {
+    std::ifstream pipe(path("pipe"));
+    read.assign(std::istreambuf_iterator<char>(pipe), {});
+  });
+  EXPECT_EQ(call({"run", sample("speculative"), "--repeat", "1", "--json", path("pipe")}), kDone) << err_;
+  reader.join();
+  EXPECT_TRUE(fs::is_fifo(path("pipe")));
+  EXPECT_TRUE(contains(read, "stages")) << read;
+
+  EXPECT_EQ(call({"run", sample("speculative"), "--repeat", "1", "--json", "/dev/full"}), kIoError);
+  EXPECT_TRUE(fs::is_character_file("/dev/full"));
+  EXPECT_EQ(call({"run", sample("speculative"), "-o", path("a"), "--json", path("a")}), kUsage);
 }
 
 TEST_F(Cli, ExplainSaysWhoRunsAndWhyNot) {

@@ -39,6 +39,7 @@ constexpr auto lengths = [](CandidateMaskArgs& a) {
 };
 
 static_assert(breaks("GEN-01", [](auto& a) { a.scores.rank = 5; }));
+static_assert(breaks("GEN-14", [](auto& a) { a.scores.dtype = static_cast<DType>(77); }));
 static_assert(breaks("GEN-02", [](auto& a) { a.scores.shape[0] = -1; }));
 static_assert(breaks("GEN-03", [](auto& a) { a.scores.stride[0] = 0; }));
 // A dense [6, 0] has stride 0 along its rows, and nothing to share.

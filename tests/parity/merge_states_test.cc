@@ -85,6 +85,20 @@ TEST(MergeStates, LargeLsesDoNotOverflow) {
   for (const double lift : {-3000.0, 800.0, 3000.0}) expect_near({.sink = true, .lift = lift});
 }
 
+// A weight too small for a float is not nothing: what such a part holds shows where it is not finite.
+TEST(MergeStates, TinyWeightsStillShowWhatIsNotFinite) {
+  for (const double odd : {kNaN, kInfinity, -kInfinity, 1.0}) {
+    MergeCall call = make_call({.parts = 2, .rows = 1, .heads = 1, .dv = 19});
+    call.lses.set(100.0, 0, 0, 0);
+    call.lses.set(-50.0, 1, 0, 0);
+    for (std::int64_t c = 0; c < 19; ++c) {
+      call.outs.set(1.0, 0, 0, 0, c);
+      call.outs.set(c % 3 == 0 ? odd : 2.0, 1, 0, 0, c);
+    }
+    expect_parity([&] { return call; }, NearAttention{});
+  }
+}
+
 // MRG-11.
 TEST(MergeStates, EmptyPartsWeighNothing) {
   on_every_set([](const std::string& label, const Executor* executor) {

@@ -259,6 +259,24 @@ TEST(MaskIndices, MatchesReference) {
       }
 }
 
+// PKM-34: a first key so far below zero that no bit stands for a key, and keys up to the greatest.
+TEST(MaskIndices, FirstKeysFarFromZero) {
+  for (const std::int64_t first : {-2'000'000'001ll, -200ll, -128ll, -127ll, -33ll, 2147483647ll - 31,
+                                   2147483647ll - 32, 2147483647ll}) {
+    SCOPED_TRACE(first);
+    MaskList list;
+    list.q_start = TensorBox::of<int>(DType::i32, {0, 2});
+    list.key_first = TensorBox::of<std::int64_t>(DType::i64, {first});
+    list.key_count = TensorBox::of<int>(DType::i32, {128});
+    list.mask = TensorBox(DType::u32, {1, 2, 4});
+    fill_with_bits(list.mask, 1);
+    list.mask.at<std::uint32_t>(0, 0, 0) = 0x80000000u;
+    list.out = TensorBox(DType::i32, {2, 64});
+    list.counts = TensorBox(DType::i32, {2});
+    expect_parity([&] { return list; });
+  }
+}
+
 // The inverse of a mask built from lists is those lists, sorted, without repeats and without what has no bit.
 TEST(MaskIndices, InvertsTheBuild) {
   MaskBuild build =

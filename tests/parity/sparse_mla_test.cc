@@ -196,6 +196,26 @@ TEST(SparseMla, NonFiniteKeysStayInTheirRow) {
   }
 }
 
+// One score is NaN and another -inf, in both orders of the list: NaN, never "no keys".
+TEST(SparseMla, NanAmongInfinities) {
+  for (const bool nan_first : {false, true}) {
+    const auto make = [&] {
+      MlaCall call = make_call({.rows = 1, .heads = 1, .k = 2});
+      fill_box(call.q, [](auto, auto, auto) { return 1.0; });
+      for (std::int64_t c = 0; c < 576; ++c) {
+        call.cache.set(c == 0 ? kNaN : 1.0, 0, 0, c);
+        call.cache.set(c == 0 ? -kInfinity : 1.0, 0, 1, c);
+      }
+      call.indices.fill([&](auto, auto j) { return (j == 0) == nan_first ? 0 : 1; });
+      return call;
+    };
+    MlaCall call = make();
+    ASSERT_TRUE(run_with(call.args(), "reference").ok());
+    EXPECT_TRUE(std::isnan(call.lse.get(0, 0)));
+    expect_parity(make, NearAttention{});
+  }
+}
+
 // ---- bytes that must not change: MLA-19, MLA-21, MLA-22 ----
 
 std::vector<unsigned char> row_bytes(MlaCall& call, std::int64_t row, std::int64_t heads) {
