@@ -345,7 +345,7 @@ KEYSIEVE_API size_t keysieve_translate_explain(const keysieve_translate_args* ar
  * Every word of every padded row is written. One of indices, candidates and scores says what is kept. */
 typedef struct keysieve_packed_mask_args {
   size_t struct_size;
-  const DLTensor* q_start;    /* i32 [requests + 1]: request b owns rows [q_start[b], q_start[b+1]) */
+  const DLTensor* q_start;    /* i32|i64 [requests + 1]: request b owns rows [q_start[b], q_start[b+1]) */
   const DLTensor* key_first;  /* i32|i64 [requests]: bit j stands for local key key_first[b] + j; NULL: 0 */
   const DLTensor* key_count;  /* i32|i64 [requests]: bits that mean something; the others are 0 */
   const DLTensor* indices;    /* i32 [tokens, k]: topk's local columns */
@@ -378,7 +378,7 @@ KEYSIEVE_API size_t keysieve_packed_mask_explain(const keysieve_packed_mask_args
 /* ---- mask_indices: the inverse of packed_mask ---- */
 typedef struct keysieve_mask_indices_args {
   size_t struct_size;
-  const DLTensor* q_start;   /* i32 [requests + 1] */
+  const DLTensor* q_start;   /* i32|i64 [requests + 1] */
   const DLTensor* key_first; /* i32|i64 [requests]; NULL: 0 */
   const DLTensor* key_count; /* i32|i64 [requests] */
   const DLTensor* mask;      /* u32|i32 [requests, rows, words] */
@@ -441,7 +441,7 @@ typedef struct keysieve_sparse_mla_args {
   const DLTensor* q;           /* bf16 [rows, H, d] */
   const DLTensor* cache;       /* bf16 [pages, page_tokens, d]: slot s is token s % page_tokens of its page */
   const DLTensor* indices;     /* i32|i64 [rows, k] */
-  const DLTensor* lengths;     /* i32 [rows]: only the first lengths[r] indices count; NULL: all */
+  const DLTensor* lengths;     /* i32|i64 [rows]: only the first lengths[r] indices count; NULL: all */
   const DLTensor* extra_cache; /* a second pool, likewise; NULL: none */
   const DLTensor* extra_indices; /* with extra_cache */
   const DLTensor* extra_lengths; /* optional */

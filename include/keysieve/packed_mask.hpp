@@ -1,7 +1,7 @@
 // packed_mask: one bit a key. Key j of a row is bit j % 32 of word j / 32; 1 keeps it. Rows start
 // on 16 bytes.
 //
-//   q_start     i32 [requests + 1]           request b owns query rows [q_start[b], q_start[b + 1])
+//   q_start     i32|i64 [requests + 1]       request b owns query rows [q_start[b], q_start[b + 1])
 //   key_first   optional i32|i64 [requests]  bit j of request b stands for local key key_first[b] + j
 //   key_count   i32|i64 [requests]           bits of request b that mean something; the others are 0
 //   one of:     indices    i32 [tokens, k]               topk's local columns; any order, duplicates, -1

@@ -38,7 +38,7 @@ constexpr Check& judge_mask_requests(Check& check, const Args& a, Dim& requests,
       .dtype("mask", a.mask, {DType::u32, DType::i32}, "PKM-02 mask is u32 or i32")
       .contiguous("mask", a.mask, 2, "PKM-03 words of a row are contiguous")
       .shape("q_start", a.q_start, {requests.value + 1}, "PKM-04 q_start is [requests + 1]")
-      .dtype("q_start", a.q_start, {DType::i32}, "PKM-05 q_start is i32")
+      .dtype("q_start", a.q_start, {DType::i32, DType::i64}, "PKM-05 q_start is i32 or i64")
       .shape("key_count", a.key_count, {&requests}, "PKM-06 key_count is [requests]")
       .dtype("key_count", a.key_count, {DType::i32, DType::i64}, "PKM-07 key_count is i32 or i64")
       .optional_shape("key_first", a.key_first, {&requests}, "PKM-08 key_first is [requests]")

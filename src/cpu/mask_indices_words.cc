@@ -21,7 +21,7 @@ namespace keysieve::cpu::mask_indices_words::HWY_NAMESPACE {
 // The first request with a row for the token, or -1 (PKM-34).
 std::int64_t request_of(const MaskIndicesArgs& a, std::int64_t token) {
   for (std::int64_t request = 0; request < a.mask.shape[0]; ++request) {
-    const std::int64_t row = token - load_int(a.q_start, request);
+    const std::int64_t row = token - first_token(a, request);
     if (row >= 0 && row < a.mask.shape[1] && mask_token(a, request, row, a.out.shape[0]) == token)
       return request;
   }
@@ -35,7 +35,7 @@ void list_token(const MaskIndicesArgs& a, std::int64_t token) {
   std::int64_t kept = 0;
   if (const std::int64_t request = request_of(a, token); request >= 0) {
     const MaskKeys keys = mask_keys(a, request);
-    const std::int64_t row = token - load_int(a.q_start, request);
+    const std::int64_t row = token - first_token(a, request);
     const auto* words =
         static_cast<const std::uint32_t*>(a.mask.data) + request * a.mask.stride[0] + row * a.mask.stride[1];
     const std::int64_t first = mutant("mask_indices.first") ? 0 : keys.first;

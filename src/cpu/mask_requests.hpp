@@ -31,11 +31,19 @@ MaskKeys mask_keys(const Args& a, std::int64_t request) {
   return keys;
 }
 
+// A request's first token. A start at the edge of its type must not overflow when a row is added or taken; no
+// tensor has 2^60 rows.
+template <class Args>
+std::int64_t first_token(const Args& a, std::int64_t request) {
+  constexpr std::int64_t kFar = std::int64_t{1} << 60;
+  return std::clamp(load_int(a.q_start, request), -kFar, kFar);
+}
+
 // The token of a request's row, or -1: the row is padding.
 template <class Args>
 std::int64_t mask_token(const Args& a, std::int64_t request, std::int64_t row, std::int64_t tokens) {
-  const std::int64_t token = load_int(a.q_start, request) + row;
-  return token >= 0 && token < load_int(a.q_start, request + 1) && token < tokens ? token : -1;
+  const std::int64_t token = first_token(a, request) + row;
+  return token >= 0 && token < first_token(a, request + 1) && token < tokens ? token : -1;
 }
 
 }  // namespace keysieve::cpu

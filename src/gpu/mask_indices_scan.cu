@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(kThreads) mask_indices_scan_kernel(const ListP
   if (threadIdx.x == 0) found = kNoRequest;
   __syncthreads();
   for (std::int64_t request = threadIdx.x; request < m.requests; request += kThreads) {
-    const std::int64_t row = token - m.q_start[request * m.q_start_stride];
+    const std::int64_t row = token - first_token(m, request);
     if (row >= 0 && row < m.rows && row_token(m, request, row) == token)
       atomicMin(&found, static_cast<std::uint32_t>(request));
   }
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kThreads) mask_indices_scan_kernel(const ListP
   std::int64_t kept = 0;
   if (request != kNoRequest) {
     const KeyRange keys = key_range(m, request);
-    const std::int64_t row = token - m.q_start[request * m.q_start_stride];
+    const std::int64_t row = token - first_token(m, request);
     const std::uint32_t* words = p.mask + request * p.request_stride + row * p.row_stride;
     const std::int64_t count = p.faults.on(kCountIgnored) ? m.words * 32 : keys.count;
     const std::int64_t first = p.faults.on(kFirstIgnored) ? 0 : keys.first;

@@ -8,8 +8,7 @@
 namespace keysieve::gpu {
 
 struct MaskRequests {
-  const std::int32_t* q_start;
-  std::int64_t q_start_stride;
+  IntList q_start;
   IntList key_first;  // data is null: 0
   IntList key_count;
   std::int64_t requests, rows, words;
@@ -19,8 +18,7 @@ struct MaskRequests {
 template <class Args>
 MaskRequests mask_requests(const Args& a, std::int64_t tokens) {
   MaskRequests m{};
-  m.q_start = static_cast<const std::int32_t*>(a.q_start.data);
-  m.q_start_stride = a.q_start.stride[0];
+  m.q_start = int_list(a.q_start);
   if (a.key_first.given()) m.key_first = int_list(a.key_first);
   m.key_count = int_list(a.key_count);
   m.requests = a.mask.shape[0];
@@ -32,12 +30,16 @@ MaskRequests mask_requests(const Args& a, std::int64_t tokens) {
 
 #if defined(__CUDACC__) || defined(__HIPCC__)
 
+// A request's first token; clamped so that adding or taking a row does not wrap.
+__device__ inline std::int64_t first_token(const MaskRequests& m, std::int64_t request) {
+  constexpr std::int64_t kFar = std::int64_t{1} << 60;
+  return clamp_int(load_int(m.q_start, request * m.q_start.stride), -kFar, kFar);
+}
+
 // The token of a request's row, or -1: the row is padding.
 __device__ inline std::int64_t row_token(const MaskRequests& m, std::int64_t request, std::int64_t row) {
-  const std::int64_t first = m.q_start[request * m.q_start_stride];
-  const std::int64_t end = m.q_start[(request + 1) * m.q_start_stride];
-  const std::int64_t token = first + row;
-  return token >= 0 && token < end && token < m.tokens ? token : -1;
+  const std::int64_t token = first_token(m, request) + row;
+  return token >= 0 && token < first_token(m, request + 1) && token < m.tokens ? token : -1;
 }
 
 struct KeyRange {

@@ -20,8 +20,10 @@ struct Request {
 template <class Args>
 Request request_of(const Args& a, std::int64_t index) {
   Request request;
-  request.first_token = integer_at(a.q_start, index);
-  request.last_token = integer_at(a.q_start, index + 1);
+  // No tensor has 2^60 tokens, so starts farther away mean the same and rows can be added to them.
+  constexpr std::int64_t kFar = std::int64_t{1} << 60;
+  request.first_token = std::clamp(integer_at(a.q_start, index), -kFar, kFar);
+  request.last_token = std::clamp(integer_at(a.q_start, index + 1), -kFar, kFar);
   if (a.key_first.given()) request.first_key = integer_at(a.key_first, index);
   request.keys = std::clamp<std::int64_t>(integer_at(a.key_count, index), 0, a.mask.shape[2] * 32);
   return request;

@@ -375,7 +375,7 @@ TEST(SameAsCpp, PackedMask) {
 TEST(SameAsCpp, MaskIndices) {
   expect_same([&](std::int64_t padding) {
     Bundle<MaskIndicesArgs> b;
-    b.owned.push_back(TensorBox::of<int>(DType::i32, {0, 3, 5}));
+    b.owned.push_back(TensorBox::of<std::int64_t>(DType::i64, {0, 3, 5}));
     b.owned.push_back(TensorBox::of<int>(DType::i32, {2, 0}));
     b.owned.push_back(TensorBox::of<int>(DType::i32, {130, 77}));
     b.owned.push_back(filled(DType::u32, {2, 128, 8}, 0, [](auto i) { return i * 40503 % 100000; }));

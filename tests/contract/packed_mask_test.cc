@@ -44,7 +44,7 @@ constexpr PackedMaskArgs from_candidates() {
 
 constexpr MaskIndicesArgs good_inverse() {
   MaskIndicesArgs a;
-  a.q_start = dense(DType::i32, {3});
+  a.q_start = dense(DType::i64, {3});
   a.key_count = dense(DType::i64, {2});
   a.mask = dense(DType::i32, {2, 128, 8});
   a.out = dense(DType::i32, {150, 20});
@@ -61,7 +61,7 @@ static_assert(breaks(good_args(), "PKM-01", [](auto& a) { a.mask = dense(DType::
 static_assert(breaks(good_args(), "PKM-02", [](auto& a) { a.mask.dtype = DType::f32; }));
 static_assert(breaks(good_args(), "PKM-03", [](auto& a) { a.mask.stride[2] = 2; }));
 static_assert(breaks(good_args(), "PKM-04", [](auto& a) { a.q_start.shape[0] = 2; }));
-static_assert(breaks(good_args(), "PKM-05", [](auto& a) { a.q_start.dtype = DType::i64; }));
+static_assert(breaks(good_args(), "PKM-05", [](auto& a) { a.q_start.dtype = DType::f32; }));
 static_assert(breaks(good_args(), "PKM-06", [](auto& a) { a.key_count = {}; }));
 static_assert(breaks(good_args(), "PKM-07", [](auto& a) { a.key_count.dtype = DType::u32; }));
 static_assert(breaks(good_args(), "PKM-08", [](auto& a) { a.key_first.shape[0] = 3; }));

@@ -179,7 +179,7 @@ inline void make(Source& in, TranslateArgs& a) {
 template <class Args>
 std::int64_t mask_requests(Source& in, Args& a, std::int64_t tokens) {
   const std::int64_t requests = 1 + in.below(3), words = 4 * in.below(6);
-  a.q_start = shaped(in, DType::i32, {requests + 1});
+  a.q_start = shaped(in, either(in, DType::i32, DType::i64), {requests + 1});
   if (in.coin()) a.key_first = shaped(in, either(in, DType::i32, DType::i64), {requests});
   a.key_count = shaped(in, either(in, DType::i32, DType::i64), {requests});
   a.mask = shaped(in, either(in, DType::u32, DType::i32), {requests, in.below(2) * 64 + tokens, words});
@@ -219,8 +219,8 @@ inline void make(Source& in, MaskedMhaArgs& a) {
   a.q = shaped(in, DType::bf16, {tokens, heads, dqk});
   a.k = shaped(in, DType::bf16, {keys, heads, dqk});
   a.v = shaped(in, DType::bf16, {keys, heads, dv});
-  a.q_start = shaped(in, DType::i32, {requests + 1});
-  a.k_start = shaped(in, DType::i32, {requests + 1});
+  a.q_start = shaped(in, either(in, DType::i32, DType::i64), {requests + 1});
+  a.k_start = shaped(in, either(in, DType::i32, DType::i64), {requests + 1});
   if (in.coin()) a.mask = shaped(in, either(in, DType::u32, DType::i32), {requests, 4, 4 * in.below(3)});
   if (in.coin()) a.key_offset = shaped(in, either(in, DType::i32, DType::i64), {requests});
   if (in.coin()) a.q_offset = shaped(in, either(in, DType::i32, DType::i64), {requests});

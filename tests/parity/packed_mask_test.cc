@@ -13,6 +13,9 @@
 namespace keysieve::test {
 namespace {
 
+constexpr std::int64_t kLongest = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kShortest = std::numeric_limits<std::int64_t>::min();
+
 enum class Source { indices, candidates, scores };
 constexpr Source kSources[] = {Source::indices, Source::candidates, Source::scores};
 
@@ -52,6 +55,7 @@ struct Plan {
   std::int64_t column_stride = 1, block_size = 8, width = 300;
   DType dtype = DType::f32;
   bool bounds = false, summary = true;
+  DType starts = DType::i32;
 };
 
 MaskBuild make_build(const Plan& plan) {
@@ -59,7 +63,7 @@ MaskBuild make_build(const Plan& plan) {
   const std::int64_t strips = (plan.rows + 127) / 128, tile_words = (plan.words + 127) / 128;
   MaskBuild b;
   b.kind = plan.kind;
-  b.q_start = TensorBox(DType::i32, {requests + 1}, 0, 2);
+  b.q_start = TensorBox(plan.starts, {requests + 1}, 0, 2);
   b.q_start.fill([&](auto i, auto) { return plan.q_start[static_cast<std::size_t>(i)]; });
   b.key_count = TensorBox(DType::i64, {requests}, 0, 3);
   b.key_count.fill([&](auto i, auto) { return plan.count[static_cast<std::size_t>(i)]; });
@@ -155,7 +159,8 @@ TEST(PackedMask, MatchesReferenceOverSources) {
                           .block_size = block_size,
                           .dtype = dtype,
                           .bounds = bounds,
-                          .summary = block_size != 3});
+                          .summary = block_size != 3,
+                          .starts = block_size == 8 ? DType::i64 : DType::i32});
           }
 }
 
@@ -200,6 +205,13 @@ TEST(PackedMask, RubbishInDeviceDataNeverFaults) {
                   .first = {kMost - 20, kLeast + 5, -5, 7},
                   .count = {100, 100, 100, 100},
                   .tokens = 6});
+    // PKM-05: starts of 64 bits, to which rows are added.
+    expect_build({.kind = kind,
+                  .q_start = {kLongest, kShortest, kLongest, std::int64_t{1} << 32, kShortest, 4, kLongest},
+                  .first = {0, 0, 0, 0, 0, 0},
+                  .count = {100, 100, 100, 100, 100, 100},
+                  .tokens = 12,
+                  .starts = DType::i64});
   }
 }
 
@@ -240,11 +252,14 @@ void fill_with_bits(TensorBox& mask, unsigned density) {
 TEST(MaskIndices, MatchesReference) {
   constexpr std::int64_t kHuge = std::int64_t{1} << 62;
   for (const std::int64_t places : {0, 1, 40, 300})
-    for (const std::vector<std::int64_t>& starts :
-         {std::vector<std::int64_t>{0, 3, 3, 20, 31}, {-4, 6, 900, 2, 8}, {5, 31, 12, 40, 0}})
+    for (const std::vector<std::int64_t>& starts : {std::vector<std::int64_t>{0, 3, 3, 20, 31},
+                                                    {-4, 6, 900, 2, 8},
+                                                    {5, 31, 12, 40, 0},
+                                                    {0, kLongest, kShortest, 9, kLongest}})
       for (const unsigned density : {0u, 3u}) {
         MaskList list;
-        list.q_start = TensorBox(DType::i32, {5}, 0, 2);
+        const bool wide = places == 40 || starts[1] == kLongest;
+        list.q_start = TensorBox(wide ? DType::i64 : DType::i32, {5}, 0, 2);
         list.q_start.fill([&](auto i, auto) { return starts[static_cast<std::size_t>(i)]; });
         const std::int64_t firsts[] = {0, -45, places == 40 ? kHuge : 1000, 2147483600};
         list.key_first = TensorBox(DType::i64, {4});

@@ -96,7 +96,7 @@ MlaCall make_call(const Shape& s) {
   MlaCall call{TensorBox(DType::bf16, {s.rows, s.heads, s.dim}, s.padding, 1, s.padding % 2),
                TensorBox(DType::bf16, {s.pages, s.page_tokens, s.dim}, s.padding * 8),
                TensorBox(s.indices, {s.rows, s.k}, s.padding),
-               TensorBox(DType::i32, {s.rows}),
+               TensorBox(s.indices == DType::i32 ? DType::i64 : DType::i32, {s.rows}),
                TensorBox(DType::bf16, {3, 16, s.dim}, s.padding),
                TensorBox(DType::i32, {s.rows, 37}, s.padding),
                TensorBox(DType::i64, {s.rows}),
