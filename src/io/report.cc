@@ -98,6 +98,7 @@ std::string to_json(const RunReport& report) {
     json["steps"].push_back(std::move(s));
   }
   json["unused_tensors"] = report.unused_tensors;
+  json["unused_metadata"] = report.unused_metadata;
   return dump(json, 2);
 }
 

@@ -59,7 +59,7 @@ struct RunReport {
   int threads = 1, repeat = 1;
   double copy_bandwidth = 0;  // bytes read and written per second by a plain copy with the same threads
   std::vector<StepReport> steps;
-  std::vector<std::string> unused_tensors;
+  std::vector<std::string> unused_tensors, unused_metadata;
 };
 
 [[nodiscard]] std::string to_json(const RunReport& report);

@@ -49,6 +49,7 @@ enum class FileDType : std::uint8_t {
 
 [[nodiscard]] const char* file_dtype_name(FileDType dtype);  // "BF16", as in the header
 [[nodiscard]] int file_dtype_bytes(FileDType dtype);
+[[nodiscard]] bool find_file_dtype(std::string_view name, FileDType& out);
 // The library's dtype for the same bytes (f8 -> u8), none where it has no use for them (f64, f16, ...).
 [[nodiscard]] DType tensor_dtype(FileDType dtype);
 
@@ -67,6 +68,9 @@ struct FileTensor {
     return reinterpret_cast<const T*>(data);
   }
 };
+
+// Elements of a shape, or -1 when their count does not fit.
+[[nodiscard]] std::int64_t shape_elements(const std::vector<std::int64_t>& shape);
 
 class SafetensorsFile {
  public:
@@ -116,8 +120,5 @@ class SafetensorsWriter {
   std::map<std::string, FileTensor> tensors_;
   std::map<std::string, std::string> metadata_;
 };
-
-// Writes text to `path` through a temporary file and a rename, as SafetensorsWriter does.
-[[nodiscard]] Status write_text_file(const std::string& path, std::string_view text);
 
 }  // namespace keysieve::io

@@ -112,7 +112,7 @@ Status StepFile::load(StepFile& out) try {
     layers[layer] = layers[layer] || tensor.name == prefix + "index_q";
   }
   const auto with_index = std::count_if(layers.begin(), layers.end(), [](const auto& l) { return l.second; });
-  std::set<std::string> used;
+  std::set<std::string> used, known_metadata;
   bool first_index = true;
   std::int64_t rows = 0;
   const auto add = [&](std::string prefix, std::string name, bool publishes) {
@@ -127,6 +127,7 @@ Status StepFile::load(StepFile& out) try {
                           "%lld rows in all layers", static_cast<long long>(rows));
     }
     used.insert(loader.used().begin(), loader.used().end());
+    known_metadata.insert(loader.known_metadata().begin(), loader.known_metadata().end());
     if (status.ok()) out.steps_.push_back(std::move(step));
     return status;
   };
@@ -148,6 +149,9 @@ Status StepFile::load(StepFile& out) try {
   }
   for (const FileTensor& tensor : file.tensors()) {
     if (!used.contains(tensor.name)) out.unused_.push_back(tensor.name);
+  }
+  for (const auto& [key, value] : file.metadata()) {
+    if (!known_metadata.contains(key)) out.unused_metadata_.push_back(key);
   }
   return {};
 } catch (const std::exception& error) {

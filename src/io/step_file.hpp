@@ -139,15 +139,15 @@ class StepFile {
 
   [[nodiscard]] const std::vector<Step>& steps() const { return steps_; }  // by layer
   [[nodiscard]] const SafetensorsFile& file() const { return *file_; }
-  [[nodiscard]] const std::vector<std::string>& unused() const {
-    return unused_;
-  }  // tensors of no known name
+  // Tensors of no known name, and metadata keys.
+  [[nodiscard]] const std::vector<std::string>& unused() const { return unused_; }
+  [[nodiscard]] const std::vector<std::string>& unused_metadata() const { return unused_metadata_; }
 
  private:
   [[nodiscard]] static Status load(StepFile& out);
   std::unique_ptr<SafetensorsFile> file_ = std::make_unique<SafetensorsFile>();
   std::vector<Step> steps_;
-  std::vector<std::string> unused_;
+  std::vector<std::string> unused_, unused_metadata_;
 };
 
 // A dense view of a file's array; leading axes are folded so that `rank` remain. The library only reads it.

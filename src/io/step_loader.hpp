@@ -1,4 +1,12 @@
-// step_loader: one layer of a step file, tensor by tensor; the first broken rule stays. Internal to src/io.
+// step_loader: one layer of a step file, tensor by tensor; the first broken rule stays. Internal to src/io. Each part has
+// a file of its own:
+//
+//   step_loader.cc     finding a tensor and judging its dtype and shape; the order of the parts
+//   step_requests.cc   how many rows and requests, and which rows each request has
+//   step_index.cc      what scoring and selecting need: queries, keys or pages, candidates
+//   step_bounds.cc     which keys each row sees
+//   step_attention.cc  queries and latent rows
+//   step_results.cc    what an author expects and what an engine dumped
 #pragma once
 
 #include <initializer_list>
@@ -7,15 +15,32 @@
 #include <string_view>
 
 #include "io/step_file.hpp"
+#include "io/step_metadata.hpp"
+#include "io/step_rules.hpp"
 
 namespace keysieve::io {
+
+inline constexpr auto kIntegers = {FileDType::i32, FileDType::i64};
+
+inline std::int64_t integer_at(const FileTensor& t, std::int64_t i) {
+  return t.dtype == FileDType::i64 ? t.as<std::int64_t>()[i] : t.as<std::int32_t>()[i];
+}
+
+// Of the first `axes` extents.
+inline std::int64_t extents_product(const std::vector<std::int64_t>& shape, std::size_t axes) {
+  std::int64_t count = 1;
+  for (std::size_t axis = 0; axis < axes; ++axis) count *= shape[axis];
+  return count;
+}
 
 class StepLoader {
  public:
   // `publishes`: without a role in the metadata, this layer is the one that published the shared candidates.
   StepLoader(const SafetensorsFile& file, std::string prefix, bool publishes, Step& step);
   [[nodiscard]] Status load();
+  // Names of the file that mean something to this layer.
   [[nodiscard]] const std::set<std::string>& used() const { return used_; }
+  [[nodiscard]] const std::set<std::string>& known_metadata() const { return known_metadata_; }
 
  private:
   enum class Need : bool { optional, required };
@@ -50,14 +75,12 @@ class StepLoader {
                                  Need need = Need::optional);
   // [requests + 1] values that rise from 0 to at most `last`; empty when the tensor is absent.
   std::vector<std::int64_t> starts(const char* name, std::int64_t last);
-  const std::string* metadata(const char* key) const;
-  std::int64_t metadata_int(const char* key, std::int64_t otherwise, std::int64_t least, std::int64_t most);
 
   const SafetensorsFile& file_;
   Step& step_;
   bool publishes_;
-  std::int64_t metadata_topk_ = -1;
-  std::set<std::string> used_;
+  StepMetadata metadata_;
+  std::set<std::string> used_, known_metadata_;
   Status status_;
 };
 

@@ -119,6 +119,15 @@ TEST_F(StepFiles, LayersShareTensorsAndTheFirstPublishes) {
   EXPECT_EQ(file_.steps()[1].role, Role::consume);
   EXPECT_EQ(file_.steps()[1].topk, 5);
   EXPECT_EQ(file_.unused(), (std::vector<std::string>{"mystery"}));
+  // The shared value counts for nobody once each layer has its own, and is judged all the same.
+  b.metadata["layer7.topk"] = "6";
+  b.metadata["topk"] = "many";
+  EXPECT_EQ(verdict(b), "STP-02 topk layer7.: \"many\", allowed 0 to 1048576");
+  b.metadata["topk"] = "4";
+  b.metadata["layer8.topk"] = "nobody's";
+  b.metadata["note"] = "";
+  ASSERT_EQ(verdict(b), "ok");
+  EXPECT_EQ(file_.unused_metadata(), (std::vector<std::string>{"layer8.topk", "note"}));
   b.metadata["layer12.role"] = "none";
   ASSERT_EQ(verdict(b), "ok");
   EXPECT_EQ(file_.steps()[1].role, Role::none);
@@ -152,7 +161,7 @@ TEST_F(StepFiles, FirstBrokenRuleIsNamed) {
     return with([&](StepBuilder& b) { b.metadata[key] = value; });
   };
   const auto without = [&](const char* name) { return with([&](StepBuilder& b) { b.arrays.erase(name); }); };
-  EXPECT_EQ(meta("keysieve_step", "2"), "STP-01 metadata \"2\"");
+  EXPECT_EQ(meta("keysieve_step", "2"), "STP-01 keysieve_step \"2\"");
   EXPECT_EQ(meta("topk", "many"), "STP-02 topk \"many\", allowed 0 to 1048576");
   EXPECT_EQ(meta("topk", "-1"), "STP-02 topk \"-1\", allowed 0 to 1048576");
   EXPECT_EQ(meta("topk", "99999999999999999999"),
@@ -163,6 +172,19 @@ TEST_F(StepFiles, FirstBrokenRuleIsNamed) {
   EXPECT_EQ(meta("role", "publisher"),
             "STP-05 candidate_count no metadata and no candidate_blocks for a publisher");
   EXPECT_EQ(meta("ratio", "0"), "STP-02 ratio \"0\", allowed 1 to 1048576");
+  // Keys that this step has no use for are judged all the same.
+  EXPECT_EQ(meta("row_repeat", "0"), "STP-02 row_repeat \"0\", allowed 1 to 2147483647");
+  EXPECT_EQ(meta("length_unit", "pages"), "STP-02 length_unit \"pages\", allowed tokens and compressed");
+  EXPECT_EQ(meta("index_page_tokens", "x"), "STP-02 index_page_tokens \"x\", allowed 1 to 1048576");
+  EXPECT_EQ(meta("candidate_count", " 4"), "STP-02 candidate_count \" 4\", allowed 0 to 1048576");
+  EXPECT_EQ(meta("layer", "third"), "STP-02 layer \"third\", allowed 0 to 99999");
+  EXPECT_EQ(meta("softmax_scale", "0x1p-4"),
+            "STP-02 softmax_scale \"0x1p-4\", allowed finite numbers above 0");
+  EXPECT_EQ(with([](StepBuilder& b) {
+              b.arrays.erase("mla_q");
+              b.metadata["softmax_scale"] = "-1";
+            }),
+            "STP-02 softmax_scale \"-1\", allowed finite numbers above 0");
   EXPECT_EQ(without("index_w"), "STP-05 index_w no tensor of this name");
   EXPECT_EQ(without("index_k"), "STP-05 index_k neither index_k nor index_cache");
   EXPECT_EQ(without("kv"), "STP-05 kv neither kv nor kv_cache");
