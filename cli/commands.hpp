@@ -47,6 +47,7 @@ struct ExplainCommand {
   CommonOptions common;
   std::string file;
   std::int64_t rows = 0, keys = 0, heads = 64, topk = 2048, candidates = 0, block = 8;
+  std::string shape_option;  // one of those that were given, "--rows"; empty: none was
 };
 [[nodiscard]] int explain_command(const ExplainCommand& command, const Console& console);
 

@@ -30,7 +30,12 @@ int explain_command(const ExplainCommand& command, const Console& console) {
   KernelChoice kernels;
   if (!parse_kernels(command.common, console, kernels)) return kUsage;
   const Threads threads(command.common.threads);
-  if (command.file.empty() && command.rows == 0 && command.keys == 0) {
+  if (!command.file.empty() && !command.shape_option.empty()) {
+    console.err << "keysieve: explain: " << command.shape_option
+                << " describes a made-up step; it does not go with a step file, which has its own shape\n";
+    return kUsage;
+  }
+  if (command.file.empty() && command.shape_option.empty()) {
     for (const std::string& backend : backend_names()) {
       console.out << "backend " << backend << "\n";
       for (const std::string& kernel : kernel_names(backend.c_str())) console.out << "  " << kernel << "\n";

@@ -1,11 +1,13 @@
 #include "program.hpp"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cstdlib>
 #include <ostream>
 
 #include "commands.hpp"
 #include "keysieve/plan.hpp"
+#include "text.hpp"
 
 namespace keysieve::cli {
 namespace {
@@ -29,6 +31,29 @@ Exit codes:
   4  the system refused to read or write a file
   5  a stage was refused: no enabled kernel takes it, or its arguments break a rule)";
 
+// A whole decimal number from `least` to `most`, and nothing else: CLI11's own check lets nan pass, and its conversion
+// reads 010 as 8.
+template <class Number>
+CLI::Validator number_in(Number least, Number most) {
+  const auto plain = [](Number value) {
+    char text[32];
+    return std::string(text, std::to_chars(text, text + sizeof text, value).ptr);
+  };
+  const std::string range = plain(least) + " to " + plain(most);
+  return {[=](std::string& text) -> std::string {
+            Number value{};
+            const char* const last = text.data() + text.size();
+            const auto [end, error] = std::from_chars(text.data(), last, value);
+            // Written so that nan is outside.
+            const bool inside = value >= least && value <= most;
+            if (error != std::errc() || end != last || !inside)
+              return printed("'%.60s' is not a number from %s", text.c_str(), range.c_str());
+            text = plain(value);
+            return "";
+          },
+          range};
+}
+
 void add_common(CLI::App& command, CommonOptions& options) {
   command
       .add_option("--backend", options.backend, "Backend of all stages: cpu, or reference (plain and slow)")
@@ -36,7 +61,7 @@ void add_common(CLI::App& command, CommonOptions& options) {
       ->check(CLI::IsMember(backend_names()));
   command.add_option("--threads", options.threads, "Threads to use; 0: all that this process may use")
       ->capture_default_str()
-      ->check(CLI::Range(0, 1024));
+      ->transform(number_in<std::int64_t>(0, 1024));
 }
 
 }  // namespace
@@ -85,7 +110,7 @@ int run_program(std::vector<std::string> args, const Console& console) {
   add_common(*run_app, run.common);
   run_app->add_option("--repeat", run.repeat, "Runs of each stage, of which the best counts")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1000));
+      ->transform(number_in<std::int64_t>(1, 1000));
   run_app
       ->add_option("--mask", run.mask,
                    "Build the packed mask: auto (16 rows a request or more), always, never")
@@ -104,7 +129,7 @@ int run_program(std::vector<std::string> args, const Console& console) {
       ->add_option(
           "--score-tolerance", check.score_tolerance,
           "Allowed difference of scores, as a share of the row's greatest; 0: by the operands' dtype")
-      ->check(CLI::Range(0.0, 1.0));
+      ->transform(number_in(0.0, 1.0));
 
   ExplainCommand explain;
   CLI::App* explain_app = app.add_subcommand(
@@ -112,17 +137,18 @@ int run_program(std::vector<std::string> args, const Console& console) {
   explain_app->add_option("step", explain.file, "Step file; without one, the shape below");
   add_common(*explain_app, explain.common);
   explain_app->add_option("--rows", explain.rows, "Rows of a made-up decode step")
-      ->check(CLI::Range(1, 1 << 20));
-  explain_app->add_option("--keys", explain.keys, "Keys of each row")->check(CLI::Range(1, 1 << 26));
+      ->transform(number_in<std::int64_t>(1, 1 << 20));
+  explain_app->add_option("--keys", explain.keys, "Keys of each row")
+      ->transform(number_in<std::int64_t>(1, 1 << 26));
   explain_app->add_option("--heads", explain.heads, "Index heads")
       ->capture_default_str()
-      ->check(CLI::Range(1, 128));
+      ->transform(number_in<std::int64_t>(1, 128));
   explain_app->add_option("--topk", explain.topk, "Keys to keep")
       ->capture_default_str()
-      ->check(CLI::Range(0, 1 << 20));
+      ->transform(number_in<std::int64_t>(0, 1 << 20));
   explain_app
       ->add_option("--candidates", explain.candidates, "Candidate blocks that the step is restricted to")
-      ->check(CLI::Range(0, 1 << 20));
+      ->transform(number_in<std::int64_t>(0, 1 << 20));
 
   BenchCommand bench;
   CLI::App* bench_app =
@@ -138,6 +164,10 @@ int run_program(std::vector<std::string> args, const Console& console) {
     return app.exit(error, console.out, console.err) == 0 ? kDone : kUsage;
   }
   run.common.kernels = explain.common.kernels = kernels;
+  for (const char* name : {"--rows", "--keys", "--heads", "--topk", "--candidates"}) {
+    if (explain.shape_option.empty() && explain_app->get_option(name)->count() > 0)
+      explain.shape_option = name;
+  }
   bench.passed = bench_app->remaining();
   try {
     if (run_app->parsed()) return run_command(run, console);

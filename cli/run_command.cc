@@ -4,6 +4,7 @@
 
 #include "agreement.hpp"
 #include "commands.hpp"
+#include "io/output_file.hpp"
 #include "machine.hpp"
 #include "summary.hpp"
 #include "text.hpp"
@@ -67,6 +68,17 @@ void print_step(const io::StepReport& report, double bandwidth, const Console& c
   console.out << "\n  " << s.sentence << "\n\n";
 }
 
+// A misspelt name must not pass for one that was read.
+void print_ignored(const char* what, const std::vector<std::string>& names, const Console& console) {
+  constexpr std::size_t kMost = 8;
+  if (names.empty()) return;
+  console.out << "ignored " << what << ": ";
+  for (std::size_t i = 0; i < std::min(names.size(), kMost); ++i)
+    console.out << (i == 0 ? "" : ", ") << names[i].substr(0, 60);
+  if (names.size() > kMost) console.out << " and " << names.size() - kMost << " more";
+  console.out << "\n";
+}
+
 // Results under the names of docs/step_file.md.
 void add_results(const Step& step, const StepOutputs& out, io::SafetensorsWriter& writer) {
   const auto add = [&](const char* name, FileDType dtype, std::vector<std::int64_t> shape,
@@ -123,6 +135,10 @@ int run_command(const RunCommand& command, const Console& console) {
   io::StepFile file;
   Status status = io::StepFile::open(command.file, file);
   if (!status.ok()) return fail(status);
+  // Before the work, not after it.
+  for (const std::string* path : {&command.output, &command.json, &command.trace}) {
+    if (!path->empty() && !(status = io::judge_output(*path)).ok()) return fail(status);
+  }
 
   const Threads threads(command.common.threads);
   std::vector<io::TraceEvent> events;
@@ -145,6 +161,7 @@ int run_command(const RunCommand& command, const Console& console) {
   report.threads = threads.count();
   report.repeat = command.repeat;
   report.unused_tensors = file.unused();
+  report.unused_metadata = file.unused_metadata();
   if (options.progress) options.progress("measuring this machine's copy bandwidth");
   report.copy_bandwidth = copy_bandwidth(options.executor);
 
@@ -175,6 +192,8 @@ int run_command(const RunCommand& command, const Console& console) {
 
   console.out << command.file << " on " << report.cpu << ", " << plural(report.threads, "thread") << ", copy "
               << bytes(report.copy_bandwidth) << "/s\n";
+  print_ignored("tensors", file.unused(), console);
+  print_ignored("metadata", file.unused_metadata(), console);
   for (const io::StepReport& step : report.steps) print_step(step, report.copy_bandwidth, console);
   if (!command.output.empty() && !(status = write_results(command, file, outputs)).ok()) return fail(status);
   if (!command.json.empty() && !(status = io::write_text_file(command.json, io::to_json(report))).ok())

@@ -245,6 +245,7 @@ TEST_F(Cli, JsonReportHasItsDocumentedShape) {
                                         ".machine.copy_bytes_per_second",
                                         ".steps",
                                         ".unused_tensors",
+                                        ".unused_metadata",
                                         ".steps[].name",
                                         ".steps[].role",
                                         ".steps[].rows",
@@ -433,6 +434,59 @@ TEST_F(Cli, ExplainSaysWhoRunsAndWhyNot) {
   EXPECT_TRUE(contains(out_, "->  cpu.mqa_logits.")) << out_;
   EXPECT_TRUE(contains(out_, "->  cpu.sparse_mla.")) << out_;
   EXPECT_EQ(call({"explain", "--rows", "6"}), kUsage);
+  EXPECT_EQ(call({"explain", "--topk", "6"}), kUsage);
+  EXPECT_TRUE(contains(err_, "a shape needs --rows and --keys")) << err_;
+  // A file has its own shape, so an option that would be ignored is refused.
+  for (const char* option : {"--rows", "--keys", "--heads", "--topk", "--candidates"}) {
+    EXPECT_EQ(call({"explain", sample("prefill"), option, "3"}), kUsage);
+    EXPECT_TRUE(contains(err_, std::string(option) + " describes a made-up step")) << err_;
+  }
+}
+
+TEST_F(Cli, NumbersAreDecimalAndInTheirRange) {
+  for (const char* tolerance : {"nan", "-nan", "inf", "-0.1", "1.5", "0.1x", "0x1p-4", "", " 0.1", "1e400"}) {
+    EXPECT_EQ(call({"check", sample("prefill"), std::string("--score-tolerance=") + tolerance}), kUsage)
+        << tolerance;
+    EXPECT_FALSE(contains(err_, "out_*")) << tolerance << err_;
+  }
+  EXPECT_EQ(call({"check", sample("prefill"), "--score-tolerance=0.1x"}), kUsage);
+  EXPECT_TRUE(contains(err_, "'0.1x' is not a number from 0 to 1")) << err_;
+  for (const char* value : {"nan", "inf", "-1", "3x", "0x3", "1.5", "1e3", "", "99999999999999999999"}) {
+    for (const char* option : {"--threads", "--repeat"})
+      EXPECT_EQ(call({"run", sample("prefill"), std::string(option) + "=" + value}), kUsage)
+          << option << value;
+    for (const char* option : {"--rows", "--keys", "--heads", "--topk", "--candidates"})
+      EXPECT_EQ(call({"explain", std::string(option) + "=" + value}), kUsage) << option << value;
+  }
+  // Not in octal.
+  EXPECT_EQ(call({"explain", "--rows=010", "--keys=0100", "--topk=012"}), kDone) << err_;
+  EXPECT_TRUE(contains(out_, "10 rows x 100 keys, 64 heads, top-k 12")) << out_;
+}
+
+TEST_F(Cli, NamesThatMeanNothingAreShown) {
+  StepBuilder b = StepBuilder::prefill(2, 30, 4);
+  b.metadata["top_k"] = "5";
+  b.ints("mystery", {1}, {0});
+  ASSERT_EQ(call({"run", write(b), "--repeat", "1", "--json", path("r.json")}), kDone) << out_ << err_;
+  EXPECT_TRUE(contains(out_, "ignored tensors: mystery\nignored metadata: top_k\n")) << out_;
+  EXPECT_EQ(Json::parse(text_of(path("r.json")))["unused_metadata"], Json::array({"top_k"}));
+}
+
+TEST_F(Cli, AnOutputThatCannotBeWrittenIsNoticedBeforeTheStepRuns) {
+  std::filesystem::create_directory(path("folder"));
+  for (const char* option : {"-o", "--json", "--trace"}) {
+    for (const std::string& target : {path("no/such/folder/x"), path("folder")}) {
+      EXPECT_EQ(call({"run", sample("speculative"), option, target}, true), kIoError) << option << target;
+      EXPECT_TRUE(contains(err_, "SFT-01")) << err_;
+      EXPECT_FALSE(contains(err_, "layer 3: ")) << "a stage ran: " << err_;
+      EXPECT_EQ(out_, "");
+    }
+  }
+  // Asking leaves what is there as it is, and nothing behind.
+  std::ofstream(path("old")) << "old";
+  EXPECT_EQ(call({"run", sample("speculative"), "-o", path("old"), "--json", path("folder")}), kIoError);
+  EXPECT_EQ(text_of(path("old")), "old");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 2);
 }
 
 TEST_F(Cli, OutputOfRunPassesCheck) {
@@ -440,6 +494,20 @@ TEST_F(Cli, OutputOfRunPassesCheck) {
     ASSERT_EQ(
         call({"run", sample(name), "-o", path("out"), "--with-inputs", "--with-logits", "--repeat", "1"}),
         kDone)
+        << out_ << err_;
+    EXPECT_EQ(call({"check", path("out")}), kDone) << out_ << err_;
+    EXPECT_TRUE(contains(out_, "Every stage agrees with the reference.")) << out_;
+  }
+}
+
+// Keeping nothing is a selection too.
+TEST_F(Cli, OutputOfRunPassesCheckWithTopkZero) {
+  StepBuilder given = StepBuilder::prefill(3, 30, 0);
+  for (const char* name : {"index_q", "index_w", "index_k"}) given.arrays.erase(name);
+  given.ints("topk", {3, 0}, {});
+  for (const StepBuilder& b :
+       {StepBuilder::prefill(20, 50, 0), StepBuilder::decode({40, 0, 33}, 2, 0), given}) {
+    ASSERT_EQ(call({"run", write(b), "-o", path("out"), "--with-inputs", "--repeat", "1"}), kDone)
         << out_ << err_;
     EXPECT_EQ(call({"check", path("out")}), kDone) << out_ << err_;
     EXPECT_TRUE(contains(out_, "Every stage agrees with the reference.")) << out_;
