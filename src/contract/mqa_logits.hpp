@@ -67,10 +67,16 @@ constexpr Status judge(const MqaLogitsArgs& a) {
         .that(a.q.dtype == DType::bf16 || a.cache.shape[1] / (dim.value + 4) >= a.page_tokens, "cache",
               "MQA-28 a page holds page_tokens * (dim + 4) bytes", a.cache.shape[1])
         .that(requests.value == 0 ? rows.value == 0 : rows.value % requests.value == 0, "page_table",
-              "MQA-29 every request has the same number of rows", requests.value)
-        // Engines pad queries and lengths apart from page tables: whose row would be whose?
-        .that(a.bounds.form == BoundsForm::ends || requests.value * a.bounds.next_n == rows.value,
-              "page_table", "MQA-30 rows is requests * next_n", requests.value);
+              "MQA-29 every request has the same number of rows", requests.value);
+    if (!check.holds()) return check.status();
+    judge_bounds(check, a.bounds, rows);
+    // Engines pad queries and lengths apart from page tables: whose row would be whose? By division, since the
+    // product may not fit 64 bits; the bounds' rules left no remainder.
+    return check
+        .that(a.bounds.form == BoundsForm::ends || !check.holds() ||
+                  rows.value / a.bounds.next_n == requests.value,
+              "page_table", "MQA-30 rows is requests * next_n", requests.value)
+        .status();
   }
   if (!check.holds()) return check.status();
   return judge_bounds(check, a.bounds, rows).status();

@@ -20,6 +20,7 @@
 #include <type_traits>
 
 #include "contract/mutant.hpp"
+#include "contract/sizes.hpp"
 #include "cpu/denormals.hpp"
 #include "cpu/parallel.hpp"
 #include "cpu/radix_sort.hpp"
@@ -252,7 +253,7 @@ HWY_EXPORT(select_rows);
 const char* refuses(const CandidateBlocksArgs&) { return nullptr; }
 
 std::size_t workspace_bytes(const CandidateBlocksArgs& a, std::int32_t concurrency) {
-  return sizes_of(a).bytes * static_cast<std::size_t>(concurrency);
+  return size_product(sizes_of(a).bytes, static_cast<std::size_t>(concurrency));
 }
 
 Status run(const CandidateBlocksArgs& a, const Launch& launch) {

@@ -23,6 +23,7 @@
 #include <cstring>
 
 #include "contract/mutant.hpp"
+#include "contract/sizes.hpp"
 #include "cpu/parallel.hpp"
 #include "cpu/row_range.hpp"
 #include "keysieve/candidate_mask.hpp"
@@ -205,7 +206,7 @@ HWY_EXPORT(mask_rows);
 const char* refuses(const CandidateMaskArgs&) { return nullptr; }
 
 std::size_t workspace_bytes(const CandidateMaskArgs& a, std::int32_t concurrency) {
-  return mark_bytes(a) * static_cast<std::size_t>(concurrency);
+  return size_product(mark_bytes(a), static_cast<std::size_t>(concurrency));
 }
 
 Status run(const CandidateMaskArgs& a, const Launch& launch) {

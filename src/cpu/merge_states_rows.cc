@@ -11,6 +11,7 @@
 #include "hwy/foreach_target.h"
 // after foreach_target
 #include "contract/mutant.hpp"
+#include "contract/sizes.hpp"
 #include "cpu/attention_softmax-inl.h"
 #include "cpu/lse.hpp"
 #include "cpu/parallel.hpp"
@@ -89,20 +90,21 @@ HWY_INLINE void store(VF value, std::uint16_t* to) {
   hn::StoreU(attention::round_to_bf16(value), hn::Rebind<std::uint16_t, F32>(), to);
 }
 
-// 2. For kVectors vectors of columns from `outs` on.
+// 2. For kVectors vectors of columns from `column` on. Without parts `outs` may be null, so only a part is
+// stepped into.
 template <int kVectors, class In, class Out>
 HWY_INLINE void merge_columns(const In* outs, std::int64_t part_stride, std::int64_t parts,
-                              const float* weight, Out* out) {
+                              const float* weight, std::int64_t column, Out* out) {
   const std::size_t lanes = hn::Lanes(F32());
   VF sum[kVectors];
   for (int c = 0; c < kVectors; ++c) sum[c] = hn::Zero(F32());
   for (std::int64_t i = 0; i < parts; ++i) {
     if (weight[i] == kNotLookedAt && !mutant("merge_states.empty_payload")) continue;
     const VF w = hn::Set(F32(), weight[i]);
-    const In* part = outs + i * part_stride;
+    const In* part = outs + (i * part_stride + column);
     for (int c = 0; c < kVectors; ++c) sum[c] = hn::MulAdd(w, load(part + c * lanes), sum[c]);
   }
-  for (int c = 0; c < kVectors; ++c) store(sum[c], out + c * lanes);
+  for (int c = 0; c < kVectors; ++c) store(sum[c], out + column + c * lanes);
 }
 
 template <class In, class Out>
@@ -113,9 +115,9 @@ void merge_row(const MergeStatesArgs& a, std::int64_t row, std::int64_t head, co
   Out* out = static_cast<Out*>(a.out.data) + row * a.out.stride[0] + head * a.out.stride[1];
   std::int64_t c = 0;
   for (; c + 4 * lanes <= columns; c += 4 * lanes) {
-    merge_columns<4>(outs + c, part_stride, parts, weight, out + c);
+    merge_columns<4>(outs, part_stride, parts, weight, c, out);
   }
-  for (; c + lanes <= columns; c += lanes) merge_columns<1>(outs + c, part_stride, parts, weight, out + c);
+  for (; c + lanes <= columns; c += lanes) merge_columns<1>(outs, part_stride, parts, weight, c, out);
   // Columns past the last whole vector: the same products and order, one by one.
   if (mutant("merge_states.tail")) return;
   const hn::CappedTag<float, 1> one;
@@ -155,7 +157,7 @@ std::size_t weights_bytes(const MergeStatesArgs& a) {
 }
 
 std::size_t workspace_bytes(const MergeStatesArgs& a, std::int32_t concurrency) {
-  return weights_bytes(a) * static_cast<std::size_t>(concurrency);
+  return size_product(weights_bytes(a), static_cast<std::size_t>(concurrency));
 }
 
 Status run(const MergeStatesArgs& a, const Launch& launch) {

@@ -23,6 +23,7 @@
 #include <cstring>
 
 #include "contract/mutant.hpp"
+#include "contract/sizes.hpp"
 #include "cpu/denormals.hpp"
 #include "cpu/mask_requests.hpp"
 #include "cpu/parallel.hpp"
@@ -295,7 +296,7 @@ HWY_EXPORT(build_rows);
 const char* refuses(const PackedMaskArgs&) { return nullptr; }
 
 std::size_t workspace_bytes(const PackedMaskArgs& a, std::int32_t concurrency) {
-  return scratch_bytes(a) * static_cast<std::size_t>(concurrency);
+  return size_product(scratch_bytes(a), static_cast<std::size_t>(concurrency));
 }
 
 Status run(const PackedMaskArgs& a, const Launch& launch) {

@@ -39,6 +39,12 @@ inline void order_by_score(const RowView& v, const RowScratch& s, std::int64_t c
   for (std::int64_t i = 0; i < count; ++i) s.columns[i] = static_cast<std::int32_t>(sorted[i] & 0xffffffffu);
 }
 
+// TOP-32 is owed, but what is not paid must not be undefined: the sum wraps around.
+inline std::int64_t wrapping_sum(std::int64_t base, std::int64_t local) {
+  (void)__builtin_add_overflow(base, local, &base);
+  return base;
+}
+
 // Writes every place that the row owns (TOP-28): its entries in the asked space, then the tail. An entry
 // without a slot is left out of all outputs together (TOP-31).
 inline void emit_row(const TopkArgs& a, std::int64_t row, const RowView& v, const RowScratch& s,
@@ -68,11 +74,11 @@ inline void emit_row(const TopkArgs& a, std::int64_t row, const RowView& v, cons
       if (v.blocks.ids != nullptr)
         for (std::int64_t t = 0; t < count; ++t)
           s.columns[t] = static_cast<std::int32_t>(v.local_column(s.columns[t]));
-      for (; used < count; ++used) out[used] = static_cast<std::int32_t>(base + s.columns[used]);
+      for (; used < count; ++used) out[used] = static_cast<std::int32_t>(wrapping_sum(base, s.columns[used]));
     } else {
       for (std::int64_t t = 0; t < count; ++t) {
         const std::int64_t local = v.local_column(s.columns[t]);
-        emit(s.columns[t], local, base + local);
+        emit(s.columns[t], local, wrapping_sum(base, local));
       }
     }
   }

@@ -99,6 +99,7 @@ std::int64_t SelectRow(const TopkArgs& a, std::int64_t row, const RowScratch& s,
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include "contract/sizes.hpp"
 #include "cpu/denormals.hpp"
 #include "cpu/parallel.hpp"
 
@@ -117,7 +118,7 @@ void topk_row(const TopkArgs& a, std::int64_t row, const RowScratch& s) {
 const char* refuses(const TopkArgs&) { return nullptr; }
 
 std::size_t workspace_bytes(const TopkArgs& a, std::int32_t concurrency) {
-  return scratch_sizes(a).bytes * static_cast<std::size_t>(concurrency);
+  return size_product(scratch_sizes(a).bytes, static_cast<std::size_t>(concurrency));
 }
 
 Status run(const TopkArgs& a, const Launch& launch) {

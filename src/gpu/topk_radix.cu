@@ -196,6 +196,7 @@ std::int64_t topk_radix_blocks(const TopkArgs& a) {
 const char* TopkRadix::refuses(const TopkArgs& a) {
   if (a.scores.shape[0] > kMaxInt32) return "2^31 rows or more";
   if (a.k > kMaxInt32) return "k is 2^31 or more";
+  if (a.candidates.given() && a.candidates.shape[1] > kMaxInt32) return "2^31 candidates or more";
   return nullptr;
 }
 

@@ -112,7 +112,9 @@ void StepLoader::end_rows_at(const std::vector<std::int64_t>& visible) {
     if (k_start.empty()) k_start = {0, step_.index_k.shape[0]};
     step_.width = k_start.back();
   } else if (step_.index_cache.given()) {
-    most = step_.index_page_table.shape[1] * step_.index_page_tokens;
+    // A cache without pages may claim any number of tokens in each.
+    if (__builtin_mul_overflow(step_.index_page_table.shape[1], step_.index_page_tokens, &most))
+      most = INT64_MAX;
   }
   for (std::int64_t r = 0; r < step_.rows; ++r) {
     const auto b = static_cast<std::size_t>(step_.row_request[static_cast<std::size_t>(r)]);

@@ -25,6 +25,10 @@ void StepLoader::expected() {
       plain_tensor("checked_rows", kIntegers, {-1}, "STP-03 checked_rows is I32 or I64 [n]");
   if (failed()) return;
   const std::int64_t count = checked_rows != nullptr ? checked_rows->elements() : step_.rows;
+  if (count > step_.rows) {
+    return fail("STP-03 checked_rows names rows", "checked_rows", "%" PRId64 " of %" PRId64 " rows", count,
+                step_.rows);
+  }
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t row = checked_rows != nullptr ? integer_at(*checked_rows, i) : i;
     if (row < 0 || row >= step_.rows) {

@@ -70,7 +70,9 @@ Status run(const TopkArgs& a, const Launch&) {
     for (const Entry& e : entries) {
       std::int64_t value = e.column;
       if (a.space == TopkSpace::absolute) value += start;
-      if (a.space == TopkSpace::offset) value += integer_at(a.offset, row);
+      // What an offset makes too large for the output is the caller's, but not undefined: it wraps around.
+      if (a.space == TopkSpace::offset)
+        (void)__builtin_add_overflow(value, integer_at(a.offset, row), &value);
       if (a.space == TopkSpace::paged) value = slot_of(a.pages, row, e.column, a.out.dtype);
       if (a.space == TopkSpace::paged && value < 0) continue;
       set_integer(a.out, value, row, used);

@@ -11,6 +11,7 @@
 #include "contract/merge_states.hpp"
 #include "contract/mqa_logits.hpp"
 #include "contract/packed_mask.hpp"
+#include "contract/settled.hpp"
 #include "contract/sparse_mla.hpp"
 #include "contract/topk.hpp"
 #include "contract/translate.hpp"
@@ -20,6 +21,7 @@ namespace keysieve {
 namespace {
 
 constexpr std::uintptr_t kWorkspaceAlignment = 64;  // a cache line, and the widest vector
+constexpr std::size_t kMostWorkspace = std::size_t{1} << 60;
 
 template <class Args>
 Status judge_all(const Args& args) {
@@ -58,10 +60,11 @@ void ask_kernels(const Args& args, const PlanOptions& options, Visit&& visit) {
 }  // namespace
 
 template <class Args>
-Status plan(const Args& args, const PlanOptions& options, Plan<Args>& out) {
+Status plan(const Args& given, const PlanOptions& options, Plan<Args>& out) {
   out = {};
-  Status status = judge_all(args);
+  Status status = judge_all(given);
   if (!status.ok()) return status;
+  const Args args = settled(given);
   if (options.concurrency < 1)
     return Check(status.operation)
         .that(false, "concurrency", "GEN-07 concurrency >= 1", options.concurrency)
@@ -83,18 +86,23 @@ Status plan(const Args& args, const PlanOptions& options, Plan<Args>& out) {
     if (status.seen[0] == 0) refusals.text("no kernel for this operation in any enabled backend");
     return status;
   }
+  const std::size_t bytes = chosen->workspace_bytes(args, options.concurrency);
+  if (bytes >= kMostWorkspace)
+    return Check(status.operation)
+        .that(false, "workspace", "GEN-15 a workspace takes less than 2^60 bytes", "more")
+        .status();
   out.kernel = chosen;
   out.kernel_name = chosen->name;
   out.concurrency = options.concurrency;
-  const std::size_t bytes = chosen->workspace_bytes(args, options.concurrency);
   out.workspace_bytes = (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
   return {};
 }
 
 template <class Args>
-Status run(const Plan<Args>& plan, const Args& args, Workspace workspace, Stream stream) {
-  Status status = judge_all(args);
+Status run(const Plan<Args>& plan, const Args& given, Workspace workspace, Stream stream) {
+  Status status = judge_all(given);
   if (!status.ok()) return status;
+  const Args args = settled(given);
   const char* operation = status.operation;
   Check check(operation);
   check.that(plan.kernel != nullptr, "plan", "GEN-09 run() takes a plan that plan() made", "an empty plan");
@@ -122,11 +130,12 @@ Status run(const Plan<Args>& plan, const Args& args, Workspace workspace, Stream
 }
 
 template <class Args>
-Explanation explain(const Args& args, const PlanOptions& options) {
+Explanation explain(const Args& given, const PlanOptions& options) {
   Explanation explanation;
   Plan<Args> planned;
-  explanation.status = plan(args, options, planned);
+  explanation.status = plan(given, options, planned);
   if (explanation.status.code == Code::invalid_argument) return explanation;
+  const Args args = settled(given);
   ask_kernels(args, options, [&](const Backend& backend, const Kernel<Args>& kernel, const char* refusal) {
     const bool chosen = planned.kernel == &kernel;
     if (refusal == nullptr && !chosen) refusal = "an earlier kernel takes it";

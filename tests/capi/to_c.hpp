@@ -102,7 +102,8 @@ class CView {
     if (t.rank > Tensor::kMaxRank) return false;
     for (int axis = t.rank - 1; axis >= 0; --axis) {
       if (t.stride[axis] != step) return false;
-      step *= t.shape[axis];
+      // Sizes whose product does not fit are no compact tensor's.
+      if (__builtin_mul_overflow(step, t.shape[axis], &step)) return false;
     }
     return true;
   }

@@ -1,9 +1,13 @@
-// Rules that every operation shares, shown on candidate_mask and topk: GEN-01 .. GEN-12, BND-01 .. BND-15.
+// Rules that every operation shares, shown on candidate_mask and topk: GEN-01 .. GEN-15, BND-01 .. BND-15.
 #include "contract/general.hpp"
 
 #include <gtest/gtest.h>
 
 #include "contract/candidate_mask.hpp"
+#include "keysieve/candidate_blocks.hpp"
+#include "keysieve/masked_mha.hpp"
+#include "keysieve/merge_states.hpp"
+#include "keysieve/topk.hpp"
 #include "support/parity.hpp"
 
 namespace keysieve {
@@ -157,6 +161,64 @@ TEST(General, GEN_11_and_GEN_12_workspace) {
   crooked.data = static_cast<char*>(crooked.data) + 8;
   EXPECT_EQ(std::string(run(p, a, crooked, {}).rule).substr(0, 6), "GEN-12");
   EXPECT_EQ(before, call.scores.bytes()) << "a refused call wrote something";
+}
+
+template <class Args>
+std::string workspace_rule(const Args& args) {
+  Plan<Args> p;
+  return std::string(plan(args, {.concurrency = INT32_MAX}, p).rule).substr(0, 6);
+}
+
+// Views that a few bytes of memory can back, since what is only read may have strides of 0; a workspace's size
+// that wrapped around would be written past.
+TEST(General, GEN_15_workspaces_do_not_wrap_around) {
+  constexpr std::int64_t kMany = std::int64_t{1} << 40;
+  const auto repeated = [](DType dtype, std::initializer_list<std::int64_t> shape) {
+    Tensor t = Tensor::dense(nullptr, dtype, shape);
+    for (std::int64_t& stride : t.stride) stride = 0;
+    return t;
+  };
+  CandidateMaskArgs mask;
+  mask.scores = Tensor::dense(nullptr, DType::bf16, {1, kMany});
+  mask.bounds.end = Tensor::dense(nullptr, DType::i32, {1});
+  mask.candidates = Tensor::dense(nullptr, DType::i32, {1, 4});
+  mask.block_size = 1;
+  EXPECT_EQ(workspace_rule(mask), "GEN-15");
+  TopkArgs topk;
+  topk.scores = repeated(DType::f32, {1, 64});
+  topk.scores.stride[1] = 1;
+  topk.bounds.end = mask.bounds.end;
+  topk.candidates = repeated(DType::i32, {1, kMany});
+  topk.k = 4;
+  topk.out = Tensor::dense(nullptr, DType::i32, {1, 4});
+  EXPECT_EQ(workspace_rule(topk), "GEN-15");
+  CandidateBlocksArgs blocks;
+  blocks.scores = repeated(DType::f32, {1, INT32_MAX});
+  blocks.bounds.end = mask.bounds.end;
+  blocks.block_size = 1;
+  blocks.candidates = Tensor::dense(nullptr, DType::i32, {1, INT32_MAX});
+  EXPECT_EQ(workspace_rule(blocks), "GEN-15");
+  MergeStatesArgs merge;
+  merge.outs = repeated(DType::f32, {kMany, 1, 1, 128});
+  merge.outs.stride[3] = 1;
+  merge.lses = repeated(DType::f32, {kMany, 1, 1});
+  merge.out = Tensor::dense(nullptr, DType::f32, {1, 1, 128});
+  EXPECT_EQ(workspace_rule(merge), "GEN-15");
+}
+
+// Requests without tokens cost nothing, however many a view claims.
+TEST(General, WorkspaceOfManyEmptyRequests) {
+  MaskedMhaArgs a;
+  a.q = Tensor::dense(nullptr, DType::bf16, {3, 1, 128});
+  a.k = a.v = Tensor::dense(nullptr, DType::bf16, {5, 1, 128});
+  a.q_start = a.k_start = Tensor::dense(nullptr, DType::i32, {std::int64_t{1} << 57});
+  a.q_start.stride[0] = a.k_start.stride[0] = 0;
+  a.softmax_scale = 1;
+  a.out = Tensor::dense(nullptr, DType::bf16, {3, 1, 128});
+  MaskedMhaPlan p;
+  ASSERT_TRUE(plan(a, {}, p).ok());
+  EXPECT_GT(p.workspace_bytes, 0u);
+  EXPECT_LT(p.workspace_bytes, std::size_t{1} << 20);
 }
 
 TEST(General, MessagesNameOperationArgumentExpectedAndSeen) {

@@ -93,6 +93,15 @@ static_assert(breaks_paged("MQA-20", [](auto& a) { a.page_tokens = std::int64_t{
 static_assert(breaks_paged("MQA-29", [](auto& a) { a.page_table.shape[0] = 4; }));
 static_assert(breaks_paged("MQA-30", [](auto& a) { a.page_table.shape[0] = 2; }));
 static_assert(breaks_paged("BND-14", [](auto& a) { a.bounds.end.shape[0] = 5; }));
+// Neither a next_n that no rule has bounded yet nor a table of more requests than rows is multiplied with.
+static_assert(breaks_paged("BND-05", [](auto& a) { a.bounds.next_n = INT64_MAX; }));
+static_assert(breaks_paged("MQA-30", [](auto& a) {
+  a.q.shape[0] = a.weights.shape[0] = a.scores.shape[0] = 0;
+  a.page_table.shape[0] = std::int64_t{1} << 50;
+  a.page_table.stride[0] = 0;
+  a.bounds.end.shape[0] = 0;
+  a.bounds.next_n = (std::int64_t{1} << 31) - 1;
+}));
 
 // A page may be wider than its tokens need, and rows may follow each other at any distance.
 static_assert(judge([] {

@@ -286,7 +286,7 @@ inline void spoil(Source& in, Tensor& t) {
       t.stride[axis] = in.edge();
       break;
     case 2:
-      t.stride[axis] = -t.stride[axis];
+      (void)__builtin_sub_overflow(0, t.stride[axis], &t.stride[axis]);
       break;
     case 3:
       t.dtype = static_cast<DType>(in.below(7));
@@ -374,11 +374,11 @@ inline Footprint footprint(const Tensor& t) {
   Footprint f{static_cast<std::int64_t>(low), static_cast<std::int64_t>(high - low + 1)};
   // Sound, if not exact: axes by size, each stepping past all that lies within the smaller ones.
   std::int64_t axes[Tensor::kMaxRank] = {0, 1, 2, 3}, inside = 0;
-  std::sort(axes, axes + t.rank,
-            [&](auto a, auto b) { return std::abs(t.stride[a]) < std::abs(t.stride[b]); });
+  const auto step = [&](std::int64_t axis) { return t.shape[axis] > 1 ? std::abs(t.stride[axis]) : 0; };
+  std::sort(axes, axes + t.rank, [&](auto a, auto b) { return step(a) < step(b); });
   for (int i = 0; i < t.rank; ++i) {
-    if (t.shape[axes[i]] > 1 && std::abs(t.stride[axes[i]]) <= inside) f.overlaps = true;
-    inside += (t.shape[axes[i]] - 1) * std::abs(t.stride[axes[i]]);
+    if (t.shape[axes[i]] > 1 && step(axes[i]) <= inside) f.overlaps = true;
+    inside += (t.shape[axes[i]] - 1) * step(axes[i]);
   }
   return f;
 }
@@ -395,10 +395,15 @@ class Memory {
       const Footprint f = footprint(t);
       fits = f.count >= 0 && t.device.type == DeviceType::cpu;
       if (!fits) return;
-      // An empty tensor has an address too: adding a stride to null would be undefined.
       const auto bytes = static_cast<std::size_t>(f.count * dtype_bytes(t.dtype));
-      blocks_.emplace_back(static_cast<unsigned char*>(std::malloc(bytes)), std::free);
       sizes_.push_back(bytes);
+      if (bytes == 0) {
+        // Nothing to point to: callers that allocate nothing hand over null.
+        blocks_.emplace_back(nullptr, std::free);
+        const_cast<Tensor&>(t).data = nullptr;
+        return;
+      }
+      blocks_.emplace_back(static_cast<unsigned char*>(std::malloc(bytes)), std::free);
       overlaps_ = overlaps_ || (f.overlaps && access != Access::read);
       fill(t.dtype, blocks_.back().get(), f.count, seed + blocks_.size());
       const_cast<Tensor&>(t).data = blocks_.back().get() - f.first * dtype_bytes(t.dtype);
@@ -409,7 +414,8 @@ class Memory {
   [[nodiscard]] bool overlaps() const { return overlaps_; }
   [[nodiscard]] bool equals(const Memory& other) const {
     for (std::size_t i = 0; i < blocks_.size(); ++i)
-      if (std::memcmp(blocks_[i].get(), other.blocks_[i].get(), sizes_[i]) != 0) return false;
+      if (sizes_[i] > 0 && std::memcmp(blocks_[i].get(), other.blocks_[i].get(), sizes_[i]) != 0)
+        return false;
     return true;
   }
 

@@ -230,6 +230,10 @@ TEST_F(StepFiles, FirstBrokenRuleIsNamed) {
   EXPECT_EQ(with([](StepBuilder& b) { b.ints("checked_rows", {1}, {4}); }),
             "STP-03 checked_rows 4 of 4 rows");
   EXPECT_EQ(with([](StepBuilder& b) {
+              b.ints("checked_rows", {5}, {0, 1, 2, 3, 3});
+            }),
+            "STP-03 checked_rows 5 of 4 rows");
+  EXPECT_EQ(with([](StepBuilder& b) {
               b.ints("out_indices", {3, 4}, std::vector<std::int32_t>(12));
             }),
             "STP-03 out_indices I32 [3, 4] for 4 rows");
@@ -260,6 +264,16 @@ TEST_F(StepFiles, ValuesAreDataNotErrors) {
   ASSERT_EQ(verdict(b), "ok");
   EXPECT_EQ(file_.steps()[0].visible(0), 32);
   EXPECT_EQ(file_.steps()[0].visible(3), 1);
+}
+
+// A cache without pages takes no bytes, whatever it says of its pages.
+TEST_F(StepFiles, AbsurdPagesOfAnEmptyCache) {
+  StepBuilder b = StepBuilder::decode({100, 3}, 1, 2);
+  b.add<std::uint16_t>("index_cache", FileDType::bf16, {0, std::int64_t{1} << 50, 128}, {});
+  b.ints("index_page_table", {2, 1 << 14}, std::vector<std::int32_t>(2 << 14));
+  b.add<std::uint16_t>("kv_cache", FileDType::bf16, {0, std::int64_t{1} << 50, 576}, {});
+  ASSERT_EQ(verdict(b), "ok");
+  EXPECT_EQ(file_.steps()[0].visible(0), 100);
 }
 
 TEST_F(StepFiles, MutatedFilesNeverCrash) {

@@ -61,6 +61,7 @@ class DeviceCall {
     if (!status.ok()) return status;
     memory_ = harness_.memory(box_bytes_ + aligned(plan_.workspace_bytes) + kGuard);
     for_each_tensor([&](Tensor& t) {
+      if (t.data == nullptr) return;  // an empty one
       for (std::size_t i = 0; i < boxes_.size(); ++i) {
         const auto offset = static_cast<const unsigned char*>(t.data) - boxes_[i]->bytes().data();
         if (offset >= 0 && offset < static_cast<std::ptrdiff_t>(boxes_[i]->bytes().size())) {

@@ -51,10 +51,13 @@ class TensorBox {
     bytes_.assign(span + 2 * kGuardBytes, kPoison);
   }
 
-  // The view; taken anew after every move or copy of the box.
+  // The view; taken anew after every move or copy of the box. An empty tensor has no address, and an axis of
+  // one element has the most absurd stride that DLPack allows: whoever steps there does something undefined.
   [[nodiscard]] Tensor tensor() {
     Tensor t = tensor_;
-    t.data = bytes_.data() + kGuardBytes + shift_bytes_;
+    for (int axis = 0; axis < t.rank; ++axis)
+      if (t.shape[axis] == 1) t.stride[axis] = std::numeric_limits<std::int64_t>::max();
+    if (t.elements() > 0) t.data = bytes_.data() + kGuardBytes + shift_bytes_;
     return t;
   }
 
