@@ -51,6 +51,16 @@ constexpr Status judge_tensors(const Args& args, const char* operation) {
   return check.status();
 }
 
+// However many rows such a call claims, it has nothing to do.
+template <class Args>
+constexpr bool writes_nothing(const Args& args) {
+  bool nothing = true;
+  visit_tensors(args, [&](const char*, const Tensor& t, Access access) {
+    nothing = nothing && (access == Access::read || t.elements() == 0);
+  });
+  return nothing;
+}
+
 // What only run() can see: addresses.
 template <class Args>
 Status judge_addresses(const Args& args, const char* operation) {

@@ -24,8 +24,12 @@ MaskKeys mask_keys(const Args& a, std::int64_t request) {
   MaskKeys keys;
   if (a.key_first.given()) keys.first = load_int(a.key_first, request);
   keys.count = std::clamp<std::int64_t>(load_int(a.key_count, request), 0, a.mask.shape[2] * 32);
-  // Outside this range no bit of a row of fewer than 2^31 stands for a key; first + count must not overflow.
-  if (keys.first <= -kKeys || keys.first >= kKeys) return keys;
+  // Outside this range no bit of a row of fewer than 2^31 stands for a key, and neither sums with `first` nor
+  // its negation need fit 64 bits.
+  if (keys.first <= -kKeys || keys.first >= kKeys) {
+    keys.first = 0;
+    return keys;
+  }
   keys.low = std::max<std::int64_t>(keys.first, 0);
   keys.high = std::clamp<std::int64_t>(keys.first + keys.count, keys.low, kKeys);
   return keys;

@@ -26,9 +26,10 @@ struct MhaSegment {
   std::int64_t mask_owner;
 };
 
-// Every segment has a query, so no number of requests makes more of them than there are tokens.
+// Every segment has a query, so no number of requests makes more of them than there are tokens. Without heads
+// no kernel runs, and the tokens that such a view claims may be too many to take bytes for.
 inline std::int64_t most_segments(const MaskedMhaArgs& a) {
-  return std::min(2 * a.q_start.shape[0] + 1, a.q.shape[0]);
+  return a.q.elements() == 0 ? 0 : std::min(2 * a.q_start.shape[0] + 1, a.q.shape[0]);
 }
 
 // An offset at the edge of its type must not overflow when it is added to others; no tensor reaches 2^60

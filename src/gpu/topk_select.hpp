@@ -23,7 +23,8 @@ void topk_select_plan(TopkParams& p, std::uint32_t parts, std::size_t shared_byt
 inline std::int64_t topk_elements(const TopkArgs& a) {
   const std::int64_t width = a.scores.shape[1];
   if (!a.candidates.given() || a.layout == ScoreLayout::compact || a.block_size >= width) return width;
-  return std::min(width, a.candidates.shape[1] * a.block_size);
+  // The product may not fit 64 bits: a list that is only read may repeat one element without end.
+  return a.candidates.shape[1] > width / a.block_size ? width : a.candidates.shape[1] * a.block_size;
 }
 
 }  // namespace keysieve::gpu

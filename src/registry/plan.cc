@@ -124,7 +124,7 @@ Status run(const Plan<Args>& plan, const Args& given, Workspace workspace, Strea
   }
   check.that(needed == 0 || reinterpret_cast<std::uintptr_t>(workspace.data) % kWorkspaceAlignment == 0,
              "workspace", "GEN-12 the workspace starts on 64 bytes", "an unaligned pointer");
-  if (!check.holds()) return check.status();
+  if (!check.holds() || writes_nothing(args)) return check.status();
   return plan.kernel->run(
       args, Launch{workspace, stream.executor, plan.concurrency, stream.handle, device_of(args)});
 }

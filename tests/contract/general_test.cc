@@ -206,6 +206,58 @@ TEST(General, GEN_15_workspaces_do_not_wrap_around) {
   EXPECT_EQ(workspace_rule(merge), "GEN-15");
 }
 
+template <class Args>
+Status run_without_memory(const Args& args) {
+  Plan<Args> p;
+  if (const Status refused = plan(args, {.concurrency = 2}, p); !refused.ok()) return refused;
+  EXPECT_LT(p.workspace_bytes, std::size_t{1} << 24) << p.kernel_name;
+  test::GuardedWorkspace workspace(p.workspace_bytes);
+  return run(p, args, workspace.view(), {});
+}
+
+// Were the rows counted one by one, this test would not end.
+TEST(General, GEN_02_rows_without_anything_to_write_take_no_time) {
+  constexpr std::int64_t kRows = std::int64_t{1} << 48;
+  float one[512] = {};
+  std::int32_t zero = 0;
+  const auto repeated = [&](DType dtype, std::initializer_list<std::int64_t> shape) {
+    Tensor t = Tensor::dense(dtype == DType::i32 ? static_cast<void*>(&zero) : one, dtype, shape);
+    for (int axis = 0; axis + 1 < t.rank; ++axis) t.stride[axis] = 0;
+    return t;
+  };
+  const auto nothing = [](DType dtype, std::initializer_list<std::int64_t> shape) {
+    return Tensor::dense(nullptr, dtype, shape);
+  };
+  Tensor ends = repeated(DType::i32, {kRows});
+  ends.stride[0] = 0;
+
+  TopkArgs topk;
+  topk.scores = repeated(DType::f32, {kRows, 8});
+  topk.bounds.end = ends;
+  topk.out = nothing(DType::i32, {kRows, 0});
+  EXPECT_EQ(run_without_memory(topk).message(), "ok");
+  CandidateBlocksArgs blocks;
+  blocks.scores = topk.scores;
+  blocks.bounds = topk.bounds;
+  blocks.candidates = topk.out;
+  EXPECT_EQ(run_without_memory(blocks).message(), "ok");
+  CandidateMaskArgs mask;
+  mask.scores = nothing(DType::f32, {kRows, 0});
+  mask.bounds = topk.bounds;
+  mask.candidates = repeated(DType::i32, {kRows, 4});
+  EXPECT_EQ(run_without_memory(mask).message(), "ok");
+  MergeStatesArgs merge;
+  merge.outs = nothing(DType::f32, {2, kRows, 0, 128});
+  merge.lses = nothing(DType::f32, {2, kRows, 0});
+  merge.out = nothing(DType::f32, {kRows, 0, 128});
+  EXPECT_EQ(run_without_memory(merge).message(), "ok");
+  MaskedMhaArgs mha;
+  mha.q = mha.k = mha.v = mha.out = nothing(DType::bf16, {kRows, 0, 128});
+  mha.q_start = mha.k_start = ends;
+  mha.softmax_scale = 1;
+  EXPECT_EQ(run_without_memory(mha).message(), "ok");
+}
+
 // Requests without tokens cost nothing, however many a view claims.
 TEST(General, WorkspaceOfManyEmptyRequests) {
   MaskedMhaArgs a;

@@ -205,6 +205,12 @@ TEST(PackedMask, RubbishInDeviceDataNeverFaults) {
                   .first = {kMost - 20, kLeast + 5, -5, 7},
                   .count = {100, 100, 100, 100},
                   .tokens = 6});
+    // Requests that have tokens, and first keys that no key can be counted from.
+    expect_build({.kind = kind,
+                  .q_start = {0, 3, 6, 9, 12},
+                  .first = {kShortest, kLongest, -kHuge, kHuge},
+                  .count = {100, 100, 100, 100},
+                  .tokens = 12});
     // PKM-05: starts of 64 bits, to which rows are added.
     expect_build({.kind = kind,
                   .q_start = {kLongest, kShortest, kLongest, std::int64_t{1} << 32, kShortest, 4, kLongest},
@@ -276,8 +282,8 @@ TEST(MaskIndices, MatchesReference) {
 
 // PKM-34: a first key so far below zero that no bit stands for a key, and keys up to the greatest.
 TEST(MaskIndices, FirstKeysFarFromZero) {
-  for (const std::int64_t first : {-2'000'000'001ll, -200ll, -128ll, -127ll, -33ll, 2147483647ll - 31,
-                                   2147483647ll - 32, 2147483647ll}) {
+  for (const std::int64_t first : {kShortest, -2'000'000'001l, -200l, -128l, -127l, -33l, 2147483647l - 31,
+                                   2147483647l - 32, 2147483647l, kLongest}) {
     SCOPED_TRACE(first);
     MaskList list;
     list.q_start = TensorBox::of<int>(DType::i32, {0, 2});
