@@ -31,7 +31,7 @@ function(keysieve_library name)
   foreach(part IN ITEMS ${name}_objects ${name}_list)
     target_include_directories(${part} PRIVATE ${PROJECT_SOURCE_DIR}/src PUBLIC ${PROJECT_SOURCE_DIR}/include)
     target_compile_definitions(${part} PRIVATE KEYSIEVE_VERSION="${PROJECT_VERSION}" ${ARG_DEFINITIONS}
-      # Three targets are built on x86: portable 128-bit code as the baseline, AVX2 and AVX-512.
+      # Three targets are built on x86: portable code as the baseline, AVX2 and AVX-512.
       "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4|HWY_AVX3_DL)")
     target_compile_options(${part} PRIVATE
       "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Wno-psabi;-ffp-contract=off>"

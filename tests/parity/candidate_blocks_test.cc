@@ -313,10 +313,10 @@ TEST(CandidateBlocks, CostFollowsTheLiveColumns) {
     }
     return best;
   };
-  [[maybe_unused]] const double narrow = seconds(10000), wide = seconds(1 << 20);
-#if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  EXPECT_LT(wide, 2 * narrow);
-#endif
+  const double narrow = seconds(10000), wide = seconds(1 << 20);
+  if (kTimesCount) {
+    EXPECT_LT(wide, 2 * narrow);
+  }
   EXPECT_EQ(candidates.at<std::int32_t>(1, 63), 1249);
   EXPECT_EQ(candidates.at<std::int32_t>(0, 0), 0);
 }
