@@ -71,7 +71,7 @@ inline void emit_row(const TopkArgs& a, std::int64_t row, const RowView& v, cons
     if (a.space == TopkSpace::offset) base = load_int(a.offset, row);
     if (a.out.stride[1] == 1 && !a.values.given()) {
       auto* out = static_cast<std::int32_t*>(a.out.data) + row * a.out.stride[0];
-      if (v.blocks.ids != nullptr)
+      if (v.blocks.ids != nullptr)  // only by score
         for (std::int64_t t = 0; t < count; ++t)
           s.columns[t] = static_cast<std::int32_t>(v.local_column(s.columns[t]));
       for (; used < count; ++used) out[used] = static_cast<std::int32_t>(wrapping_sum(base, s.columns[used]));

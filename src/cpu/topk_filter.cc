@@ -75,8 +75,26 @@ struct ListedBlocks {
   }
 };
 
+// From places in the blocks' scores to local columns, after which the view needs no blocks. Half the time of
+// doing it one by one.
+HWY_INLINE void to_local_columns(RowView& view, std::int32_t* columns, std::int64_t count) {
+  const hn::ScalableTag<std::int32_t> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = 0;
+  if (view.block_shift >= 0 && view.block_shift < 31) {
+    const auto inside = hn::Set(d, (std::int32_t{1} << view.block_shift) - 1);
+    for (; i + lanes <= count; i += lanes) {
+      const auto at = hn::LoadU(d, columns + i);
+      const auto id = hn::GatherIndex(d, view.blocks.ids, hn::ShiftRightSame(at, view.block_shift));
+      hn::StoreU(hn::Or(hn::ShiftLeftSame(id, view.block_shift), hn::And(at, inside)), d, columns + i);
+    }
+  }
+  for (; i < count; ++i) columns[i] = static_cast<std::int32_t>(view.local_column(columns[i]));
+  view.blocks = {};
+}
+
 // Says in `view` what the row chooses among and leaves the places of its best k in s.columns, ascending.
-std::int64_t SelectRow(const TopkArgs& a, std::int64_t row, const RowScratch& s, RowView& view) {
+std::int64_t select_in_view(const TopkArgs& a, std::int64_t row, const RowScratch& s, RowView& view) {
   view = row_view(a, row, s);
   const std::int64_t k = a.k < view.size ? a.k : view.size;
   const auto select = [&](const auto* scores) HWY_ATTR -> std::int64_t {
@@ -90,9 +108,14 @@ std::int64_t SelectRow(const TopkArgs& a, std::int64_t row, const RowScratch& s,
   if (k > 0 && (a.skip_neg_inf || k < view.size))
     count = view.bf16 ? select(static_cast<const std::uint16_t*>(view.scores))
                       : select(static_cast<const float*>(view.scores));
-  if (a.skip_neg_inf || count == k) return count;
-  fill_with_minus_infinity(s.columns, count, k);
-  return k;
+  if (!a.skip_neg_inf && count < k) {
+    fill_with_minus_infinity(s.columns, count, k);
+    count = k;
+  }
+  // Where the scores are looked at again, their places are needed.
+  if (view.blocks.ids != nullptr && !a.values.given() && a.order == TopkOrder::ascending_column)
+    to_local_columns(view, s.columns, count);
+  return count;
 }
 
 }  // namespace keysieve::cpu::HWY_NAMESPACE
@@ -106,11 +129,11 @@ HWY_AFTER_NAMESPACE();
 namespace keysieve::cpu {
 namespace {
 
-HWY_EXPORT(SelectRow);
+HWY_EXPORT(select_in_view);
 
 void topk_row(const TopkArgs& a, std::int64_t row, const RowScratch& s) {
   RowView view;
-  const std::int64_t count = HWY_DYNAMIC_DISPATCH(SelectRow)(a, row, s, view);
+  const std::int64_t count = HWY_DYNAMIC_DISPATCH(select_in_view)(a, row, s, view);
   if (a.order == TopkOrder::by_score) order_by_score(view, s, count);
   emit_row(a, row, view, s, count);
 }

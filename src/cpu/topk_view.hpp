@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "contract/mutant.hpp"
@@ -68,7 +69,9 @@ HWY_INLINE bool usable_as_it_is(const std::int32_t* list, std::int64_t block_cou
   while (count > 0 && (list[count - 1] < 0 || list[count - 1] >= block_count)) --count;
   if (count > 0 && list[0] < 0) return false;
   int descents = 0;
-  for (std::int64_t j = 0; j + 1 < count; ++j) descents |= list[j] >= list[j + 1];
+  constexpr std::int64_t kLook = 128;  // a shuffled list shows early
+  for (std::int64_t j = 0; j + 1 < count && descents == 0; j += kLook)
+    for (std::int64_t i = j; i < std::min(j + kLook, count - 1); ++i) descents |= list[i] >= list[i + 1];
   return descents == 0;
 }
 
@@ -89,12 +92,18 @@ HWY_INLINE BlockList unique_blocks(const TopkArgs& a, std::int64_t row, std::int
     auto* ids = reinterpret_cast<std::int32_t*>(s.sort_b);
     std::memset(s.sort_a, 0, static_cast<std::size_t>(words) * 8);
     for (std::int64_t j = 0; j < listed; ++j) {
-      const std::int64_t id = list[j * stride];
-      if (id >= 0 && id < block_count) s.sort_a[id / 64] |= std::uint64_t{1} << (id % 64);
+      const auto id = static_cast<std::uint32_t>(list[j * stride]);  // a negative one is too large
+      if (id < static_cast<std::uint64_t>(block_count)) s.sort_a[id / 64] |= std::uint64_t{1} << (id % 64);
     }
-    count = 0;
-    for (std::int64_t w = 0; w < words; ++w)
-      count += append_bits(ids + count, s.sort_a[w], static_cast<std::int32_t>(w * 64));
+    const auto append = [&](auto at_once) {
+      std::int32_t* end = ids;
+      for (std::int64_t w = 0; w < words; ++w)
+        end += append_bits<at_once>(end, s.sort_a[w], static_cast<std::int32_t>(w * 64));
+      return end - ids;
+    };
+    // One id a word: two at once pass 1 word in 12.
+    count =
+        listed <= words ? append(std::integral_constant<int, 2>{}) : append(std::integral_constant<int, 4>{});
     return {ids, nullptr, count};
   }
 
