@@ -58,8 +58,8 @@ template <class Args>
 [[nodiscard, gnu::visibility("default")]] Status plan(const Args& args, const PlanOptions& options,
                                                       Plan<Args>& out);
 
-// Judges again (arguments may have changed since plan()), then works or enqueues. Reentrant; allocates
-// nothing, prints nothing, reads no environment.
+// Judges again (arguments may have changed since plan()), then works or enqueues. Reentrant; allocates nothing
+// (only kernels of the reference backend do, GEN-16), prints nothing, reads no environment.
 template <class Args>
 [[nodiscard, gnu::visibility("default")]] Status run(const Plan<Args>& plan, const Args& args,
                                                      Workspace workspace, Stream stream);

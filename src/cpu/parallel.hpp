@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <new>
 
+#include "contract/mutant.hpp"
 #include "registry/kernel.hpp"
 
 namespace keysieve::cpu {
@@ -14,6 +16,7 @@ namespace keysieve::cpu {
 // that this call alone may use meanwhile.
 template <class Body>
 void for_each_task(const Launch& launch, std::int64_t tasks, Body&& body) {
+  if (mutant("run.allocates")) ::operator delete(::operator new(1));
   std::int64_t workers = std::min<std::int64_t>(launch.concurrency, tasks);
   if (launch.executor == nullptr || launch.executor->for_each == nullptr)
     workers = std::min<std::int64_t>(workers, 1);

@@ -98,6 +98,7 @@ Status plan(const Args& given, const PlanOptions& options, Plan<Args>& out) {
   return {};
 }
 
+// GEN-16: neither this nor an optimised kernel allocates; a Status holds its words itself.
 template <class Args>
 Status run(const Plan<Args>& plan, const Args& given, Workspace workspace, Stream stream) {
   Status status = judge_all(given);

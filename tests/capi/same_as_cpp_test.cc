@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <string_view>
 
 #include "capi/to_c.hpp"
 #include "keysieve/plan.hpp"
+#include "support/allocations.hpp"
 #include "support/families.hpp"
 #include "support/tensor_box.hpp"
 
@@ -48,6 +50,7 @@ struct CallOptions {
     allocator = {sizeof allocator, &counts,
                  [](void* self, size_t bytes, size_t alignment) {
                    ++static_cast<Counts*>(self)->lent;
+                   const WatchAllocations look_away(false);
                    void* memory =
                        std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
                    std::memset(memory, 0xFF, bytes);
@@ -102,8 +105,13 @@ void expect_same(Make make) {
       void* data = memory.data();
       std::size_t space = memory.size();
       std::align(64, bytes, data, space);
-      const int code = form.allocator ? functions.run(&args, &call.options, nullptr, 0, &error)
-                                      : functions.run(&args, &call.options, data, bytes, &error);
+      const std::int64_t before = allocations();
+      const int code = [&] {
+        const WatchAllocations watch(std::string_view(backend) == "cpu");
+        return form.allocator ? functions.run(&args, &call.options, nullptr, 0, &error)
+                              : functions.run(&args, &call.options, data, bytes, &error);
+      }();
+      EXPECT_EQ(allocations(), before) << "GEN-16";
       EXPECT_EQ(code, static_cast<int>(status.code)) << error.text;
       EXPECT_EQ(error.code, code);
       EXPECT_STREQ(error.text, status.ok() ? "" : status.message().c_str());

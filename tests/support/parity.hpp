@@ -1,6 +1,6 @@
 // parity: runs every host kernel of an operation, on every instruction set of this machine, with one thread
-// and with two, and compares all that its tensors hold afterwards with what the reference leaves. A new
-// kernel in the registry is covered without touching a test.
+// and with two, and compares all that its tensors hold afterwards with what the reference leaves. No call of a
+// cpu kernel may allocate. A new kernel in the registry is covered without touching a test.
 //
 // A Bundle owns its TensorBoxes: `Args args()` gives the call, `std::vector<TensorBox*> boxes()` every
 // tensor, inputs too, since those must not change.
@@ -11,10 +11,12 @@
 
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "keysieve/plan.hpp"
+#include "support/allocations.hpp"
 #include "support/device_parity.hpp"
 #include "support/tensor_box.hpp"
 
@@ -51,7 +53,13 @@ Status run_with(const Args& args, const char* backend, const char* kernel = "",
   Status status = plan(args, options, planned);
   if (!status.ok()) return status;
   GuardedWorkspace workspace(planned.workspace_bytes);
-  status = run(planned, args, workspace.view(), {nullptr, executor});
+  const std::int64_t before = allocations();
+  const Executor watching = executor == nullptr ? Executor{} : watched(*executor);
+  {
+    const WatchAllocations watch(std::string_view(backend) == "cpu");  // the reference is exempt
+    status = run(planned, args, workspace.view(), {nullptr, executor == nullptr ? nullptr : &watching});
+  }
+  EXPECT_EQ(allocations(), before) << planned.kernel_name << " allocates (GEN-16)";
   EXPECT_TRUE(workspace.intact()) << planned.kernel_name << " wrote past its workspace";
   return status;
 }
