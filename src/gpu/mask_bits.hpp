@@ -13,6 +13,7 @@ inline constexpr int kJoinThreads = 256;
 inline constexpr int kSegmentWords = 4096;  // 131,072 keys
 inline constexpr int kTileWords = 4;        // 128 keys
 inline constexpr int kTileRows = 128;
+inline constexpr std::int64_t kKeyEnd = kMaxInt32 + 1;  // 2^31 - 1 is a key as well
 
 enum Fault { kWordOff, kPaddingLeft, kRangeIgnored, kLastWord, kBoundsIgnored, kSummaryRow };
 
@@ -97,8 +98,7 @@ __device__ inline void block_for_each_entry(const BuildParams& p, std::int64_t t
 __device__ inline void block_set_indices(const BuildParams& p, std::int64_t token, const Segment& g,
                                          std::uint32_t* bits) {
   BitWriter writer{bits};
-  // Keys [low, high) have a bit here. high < 2^31, so one comparison bars negative keys too.
-  constexpr std::int64_t kKeyEnd = kMaxInt32;
+  // Keys [low, high) have a bit here. high <= 2^31, so one comparison bars negative keys too.
   const std::int64_t base = g.first + g.first_bit;
   const auto low = static_cast<std::uint32_t>(clamp_int(base, 0, kKeyEnd));
   const auto size = static_cast<std::uint32_t>(clamp_int(g.first + g.last_bit, 0, kKeyEnd)) - low;
@@ -116,7 +116,7 @@ __device__ inline void block_set_blocks(const BuildParams& p, std::int64_t token
                                         std::uint32_t* bits) {
   BitWriter writer{bits};
   block_for_each_entry(p, token, [&](std::int32_t block) {
-    // Products stay below 2^62: the host cuts block sizes to 2^31.
+    // Products stay below 2^62: block sizes are 31-bit numbers (PKM-15).
     const std::int64_t begin = max(block * p.block_size - g.first, g.first_bit);
     const std::int64_t end = min((block + std::int64_t{1}) * p.block_size - g.first, g.last_bit);
     if (block < 0 || begin >= end) return;

@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(kMaxThreads) packed_mask_shared_kernel(const B
   std::int64_t start = 0, visible = keys.count;
   if (kSource != Source::indices && token >= 0) {
     // Without scores nothing but the keys themselves limits a row's bounds.
-    RowRange range{0, kSource == Source::scores ? p.width : kMaxInt32};
+    RowRange range{0, kSource == Source::scores ? p.width : kKeyEnd};
     if (p.has_bounds && !p.faults.on(kBoundsIgnored))
       range = row_range(p.bounds, static_cast<std::uint32_t>(token), range.end);
     start = range.start;
@@ -172,7 +172,7 @@ Status PackedMaskShared::run(const PackedMaskArgs& a, const Launch& launch) {
   p.source = a.indices.given() ? Source::indices : a.candidates.given() ? Source::candidates : Source::scores;
   const std::int64_t tokens = p.source == Source::scores ? a.scores.shape[0] : list.shape[0];
   p.requests = mask_requests(a, tokens);
-  p.block_size = std::min(a.block_size, kMaxInt32);
+  p.block_size = a.block_size;
   if (p.source == Source::scores) {
     p.scores = static_cast<const char*>(a.scores.data);
     p.score_row_stride = a.scores.stride[0];

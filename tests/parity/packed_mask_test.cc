@@ -221,6 +221,24 @@ TEST(PackedMask, RubbishInDeviceDataNeverFaults) {
   }
 }
 
+// PKM-35, PKM-36: 2^31 - 1 is the last key; it has a bit like any other, and so has its block.
+TEST(PackedMask, TheLastKeyIsAKey) {
+  constexpr std::int64_t kLastKey = std::numeric_limits<std::int32_t>::max();
+  for (const Source kind : {Source::indices, Source::candidates})
+    for (const std::int64_t block_size : {std::int64_t{1}, std::int64_t{8}, kLastKey}) {
+      SCOPED_TRACE(testing::Message() << int(kind) << " blocks of " << block_size);
+      MaskBuild build = make_build({.kind = kind,
+                                    .q_start = {0, 3, 5},
+                                    .first = {kLastKey - 40, kLastKey},
+                                    .count = {100, 1},
+                                    .tokens = 5,
+                                    .block_size = block_size});
+      const std::int64_t last = kind == Source::indices ? kLastKey : kLastKey / block_size;
+      build.source.fill([&](auto i, auto j) { return j == 7 ? last : j == 8 ? last - i : -1; });
+      expect_parity([&] { return build; });
+    }
+}
+
 struct MaskList {
   TensorBox q_start, key_first, key_count, mask, out, counts;
   std::int64_t request_stride = -1;
