@@ -1,4 +1,4 @@
-// gpu_selection_bench FILE: times candidate masks, candidate selection and packed masks on device 0 and
+// gpu_selection_bench [FILE [PART]]: times candidate masks, candidate selection and packed masks on device 0 and
 // writes one JSON: each call captured once as a graph, replayed alone between two events, median. Warm: the
 // same buffers again and again. Cold: after 256 MiB were written. Beside each: the time that the bytes alone
 // take at this device's measured copy and fill speed, and a naive kernel for the same result.
@@ -131,6 +131,10 @@ std::vector<std::int32_t> sorted_sample(std::int64_t rows, std::int64_t places, 
   for (std::int64_t r = 0; r < rows; ++r) {
     // Evenly spread with a random step inside each cell: distinct and ascending.
     for (std::int64_t j = 0; j < places; ++j) {
+      if (from <= places) {  // all there are, then nothing
+        row[static_cast<std::size_t>(j)] = j < from ? static_cast<std::int32_t>(j) : -1;
+        continue;
+      }
       const std::int64_t low = j * from / places, high = std::max(low + 1, (j + 1) * from / places);
       row[static_cast<std::size_t>(j)] =
           low < from ? static_cast<std::int32_t>(low + random() % (high - low)) : -1;
@@ -319,20 +323,23 @@ int main(int argc, char** argv) {
     std::printf("gpu_selection_bench: skipped, %s\n", refusal);
     return 77;
   }
+  const std::string what = argc > 2 ? argv[2] : "all";
+  const auto wanted = [&](const char* part) { return what == "all" || what == part; };
   Bench bench;
-  if (argc > 2 && std::string(argv[2]) == "one") {  // for a profiler
+  if (what == "one") {  // for a profiler
     bench.blocks(6, 131072, 14);
     return 0;
   }
-  bench.blocks(96, 131072, 30);
-  bench.blocks(24, 131072, 0);
-  bench.blocks(6, 131072, 14);
-  bench.blocks(96, 1048576, 0);
-  bench.blocks(6, 1048576, 0);
-  bench.blocks(6, 131072, 0, CandidateOrder::by_score);
-  const bool trials = argc > 2;
+  if (wanted("blocks")) {
+    bench.blocks(96, 131072, 30);
+    bench.blocks(24, 131072, 0);
+    bench.blocks(6, 131072, 14);
+    bench.blocks(96, 1048576, 0);
+    bench.blocks(6, 1048576, 0);
+    bench.blocks(6, 131072, 0, CandidateOrder::by_score);
+  }
   const gpu::Tuning base = gpu::tuning(gpu::device_facts(kDevice).architecture);
-  if (trials) {
+  if (what == "blocks-trials") {
     for (const int parts : {16, 64})
       for (const int cached : {16384, 32768}) {
         gpu::Tuning t = base;
@@ -342,15 +349,48 @@ int main(int argc, char** argv) {
                     [&] { bench.blocks(96, 131072, 30), bench.blocks(6, 131072, 14); });
       }
   }
-  bench.packed(256, 2048, false, 6);
-  bench.packed(1024, 8192, false, 9);
-  bench.packed(4096, 32768, false, 20);
-  bench.packed(4096, 32768, true, 0);
-  bench.mask(96, 131072, WriteRange::live, 17, true);
-  bench.mask(24, 131072, WriteRange::live, 8, true);
-  bench.mask(6, 131072, WriteRange::live, 6, true);
-  bench.mask(96, 1048576, WriteRange::full, 150, true);
-  for (std::int64_t live = 1024; live <= 1048576; live *= 2) bench.mask(96, live, WriteRange::live, 0, false);
+  if (wanted("packed")) {
+    bench.packed(256, 2048, false, 6);
+    bench.packed(1024, 8192, false, 9);
+    bench.packed(4096, 32768, false, 20);
+    bench.packed(4096, 32768, true, 0);
+  }
+  if (what == "packed-trials") {
+    for (const int for_128 : {1, 2, 4, 8})
+      for (const int for_64 : {8, 16, 1000}) {
+        gpu::Tuning t = base;
+        t.packed_rows_for_128 = for_128;
+        t.packed_rows_for_64 = for_64;
+        bench.trial(("128 from " + std::to_string(for_128) + ", 64 from " + std::to_string(for_64)).c_str(),
+                    t, [&] {
+                      bench.packed(256, 2048, false, 6);
+                      bench.packed(1024, 8192, false, 9);
+                      bench.packed(4096, 32768, false, 20);
+                    });
+      }
+  }
+  if (wanted("masks")) {
+    bench.mask(96, 131072, WriteRange::live, 17, true);
+    bench.mask(24, 131072, WriteRange::live, 8, true);
+    bench.mask(6, 131072, WriteRange::live, 6, true);
+    bench.mask(96, 1048576, WriteRange::full, 150, true);
+    for (std::int64_t live = 1024; live <= 1048576; live *= 2)
+      bench.mask(96, live, WriteRange::live, 0, false);
+  }
+  if (what == "masks-trials") {
+    for (const int blocks : {2, 3, 4, 6, 8})
+      for (const int parts : {22, 44}) {
+        gpu::Tuning t = base;
+        t.mask_blocks_per_processor = blocks;
+        t.mask_max_parts = parts;
+        bench.trial((std::to_string(blocks) + " a processor, " + std::to_string(parts) + " a row").c_str(), t,
+                    [&] {
+                      for (const int rows : {96, 24, 6}) bench.mask(rows, 131072, WriteRange::live, 0, false);
+                      bench.mask(96, 1024, WriteRange::live, 0, false);
+                      bench.mask(96, 1048576, WriteRange::full, 150, false);
+                    });
+      }
+  }
   bench.write(argc > 1 ? argv[1] : "selection.json");
   return 0;
 }

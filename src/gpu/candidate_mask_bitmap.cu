@@ -1,12 +1,16 @@
 // cuda.candidate_mask.bitmap: flags and -inf in one launch.
 //
-//   1. A row's write range is cut into as many parts as the grid has for each row, on 128-byte borders.
-//   2. The thread block of a part reads the row's list once and marks, one bit a block, the listed blocks
-//      that touch its part. A part with more blocks than the bitmap holds takes several turns.
+//   1. A row's write range is cut into as many parts as the grid has for each row, on 128-byte borders. One
+//      wave of a part's thread block works out where the part lies, in 32 bits; the others meanwhile ask for
+//      the row's list and clear the bitmap.
+//   2. The thread block reads the list once and marks, one bit a block, the listed blocks that touch its part.
 //   3. It walks its part in 16-byte vectors: all kept, nothing; all dropped, one store; else single stores.
 //
 // The grid comes from shapes; each row's end is read on the device, so parts beyond it leave at once and
-// nothing past it is touched. Kept scores are never read nor written. Shared memory: 16 KiB. No workspace.
+// nothing past it is touched. Kept scores are never read nor written. A long row keeps the stores busy and a
+// short one costs a launch and the list, so what counts is the instructions before the first store: they are
+// executed by every wave of every part. Shared memory: a bit for each block of a part, at most 16 KiB; a wide
+// row of small blocks gets more parts. No workspace.
 #include <algorithm>
 
 #include "gpu/device.hpp"
@@ -20,21 +24,22 @@ namespace keysieve::gpu {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kBitmapWords = 4096;
-constexpr std::int64_t kBitmapBlocks = std::int64_t{kBitmapWords} * 32;
-constexpr std::int64_t kMaxTurnColumns = std::int64_t{1} << 30;  // offsets inside a turn fit 31 bits
-constexpr int kPartAlignment = 8;                                // vectors: 128 bytes, a cache line
+constexpr std::int64_t kMaxBitmapBlocks = 4096 * 32;
+constexpr std::int64_t kMostParts = 4096;    // of a row, if their blocks fit the bitmap
+constexpr std::uint32_t kPartAlignment = 8;  // vectors: 128 bytes, a cache line
 
-enum Fault { kTileEarly, kNoColumnStride, kOneBitOff, kLiveTile, kNoEdge };
+enum Fault { kTileEarly, kNoColumnStride, kOneBitOff, kLiveTile, kEdgeIgnored };
 
 struct MaskParams {
   char* scores;
   std::int64_t row_stride, column_stride, width;
   const std::int32_t* candidates;
   std::int64_t list_row_stride, list_stride, list_size;
+  std::uint32_t first_vectors;  // those of a list that are asked for at once
   RowBounds bounds;
   Divisor block_size;
   Divisor parts;
+  std::uint32_t bitmap_words;
   WriteRange write_range;
   bool edge;
   Faults faults;
@@ -66,169 +71,242 @@ __device__ FirstIds block_read_first_ids(const MaskParams& p, std::uint32_t row)
   first.vectors = p.list_stride == 1 && reinterpret_cast<std::uintptr_t>(list) % 16 == 0;
 #pragma unroll
   for (int i = 0; i < FirstIds::kVectors; ++i) {
-    const std::int64_t v = i * kThreads + static_cast<int>(threadIdx.x);
-    first.ids[i] = first.vectors && v < p.list_size / 4 ? reinterpret_cast<const int4*>(list)[v]
+    const std::uint32_t v = i * kThreads + threadIdx.x;
+    first.ids[i] = first.vectors && v < p.first_vectors ? reinterpret_cast<const int4*>(list)[v]
                                                         : make_int4(-1, -1, -1, -1);
   }
   return first;
 }
 
-// Marks the listed blocks of [first, first + blocks) and tells whether any list entry is at or past `beyond`.
-__device__ bool block_mark_listed(const MaskParams& p, std::uint32_t row, const FirstIds& first_ids,
-                                  std::int64_t first, int blocks, std::int64_t beyond,
-                                  std::uint32_t* bitmap) {
-  const std::int32_t* list = p.candidates + row * p.list_row_stride;
-  bool past = false;
-  // Ids, the turn's first block and its size are below 2^31, so negative ids wrap to offsets that are too
-  // large.
-  const auto first32 = static_cast<std::uint32_t>(first);
-  const auto blocks32 = static_cast<std::uint32_t>(blocks);
-  const auto beyond32 = static_cast<std::int32_t>(min(beyond, kMaxInt32));
-  const auto mark = [&](std::int32_t id) {
-    const std::uint32_t offset = static_cast<std::uint32_t>(id) - first32;
-    if (id >= 0 && offset < blocks32) atomicOr(&bitmap[offset >> 5], 1u << (offset & 31u));
-    past = past || id >= beyond32;
-  };
-  if (first_ids.vectors) {
-    const auto mark_vector = [&](const int4& ids) {
-      mark(ids.x);
-      mark(ids.y);
-      mark(ids.z);
-      mark(ids.w);
-    };
-#pragma unroll
-    for (int i = 0; i < FirstIds::kVectors; ++i) mark_vector(first_ids.ids[i]);
-    const std::int64_t vectors = p.list_size / 4;
-    for (std::int64_t v = FirstIds::kVectors * kThreads + threadIdx.x; v < vectors; v += kThreads)
-      mark_vector(reinterpret_cast<const int4*>(list)[v]);
-    for (std::int64_t j = vectors * 4 + threadIdx.x; j < p.list_size; j += kThreads) mark(list[j]);
+// A part, in positions: columns plus what the row's first one is past a 16-byte border, so that vector v is
+// positions v * kVector and on. Below 2^32.
+struct Part {
+  std::uint32_t first_vector, last_vector;
+  std::uint32_t from, to;            // written
+  std::uint32_t seen_from, seen_to;  // those that are in the row's bounds
+  std::uint32_t origin;              // of block `first_block`, the one of seen_from
+  std::uint32_t first_block, blocks;
+  // The least id that makes the row's last column stay, by the edge rule (MSK-10); kNoEdge: it is not here.
+  std::uint32_t edge_block;
+};
+constexpr std::uint32_t kNoEdge = ~std::uint32_t{0};
+
+template <int kVector>
+__device__ Part row_part(const MaskParams& p, std::uint32_t row, std::uint32_t part,
+                         std::uint32_t misaligned) {
+  const RowRange visible = row_range(p.bounds, row, p.width);
+  const auto start = static_cast<std::uint32_t>(visible.start) + misaligned;
+  const auto end = static_cast<std::uint32_t>(visible.end) + misaligned;
+  const auto width = static_cast<std::uint32_t>(p.width) + misaligned;
+  const std::uint32_t from = p.write_range == WriteRange::window ? start : misaligned;
+  std::uint32_t to = p.write_range == WriteRange::full ? width : end;
+  if (p.faults.on(kLiveTile) && to < width) ++to;
+  Part g{};
+  if (from >= to) return g;
+  const std::uint32_t first = from / kVector, last = (to + kVector - 1) / kVector;
+  std::uint32_t vectors = p.parts.divide(last - first - 1) + 1;
+  vectors = (vectors + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
+  vectors = max(vectors, std::uint32_t{kThreads});  // one a thread: less is not worth reading a list
+  g.first_vector = first + part * vectors;
+  g.last_vector = min(g.first_vector + vectors, last);
+  g.from = max(g.first_vector * kVector, from);
+  g.to = min(g.last_vector * kVector, to);
+  g.seen_from = max(g.from, start);
+  g.seen_to = min(g.to, end);
+  g.edge_block = kNoEdge;
+  if (g.seen_from < g.seen_to) {
+    g.first_block = p.block_size.divide(g.seen_from - start);
+    g.blocks = p.block_size.divide(g.seen_to - 1 - start) - g.first_block + 1;
+    g.origin = start + g.first_block * p.block_size.value;
+    if (p.edge && g.seen_to == width && !p.faults.on(kEdgeIgnored))
+      g.edge_block = p.block_size.divide(width - start - 1) + 1;
   } else {
-    for (std::int64_t j = threadIdx.x; j < p.list_size; j += kThreads) mark(list[j * p.list_stride]);
+    g.seen_from = g.seen_to = g.origin = g.from;
   }
-  return past;
+  return g;
 }
+
+// Calls f(id) for each entry of the row's list, f(ids) for four at once.
+template <class F>
+__device__ void block_for_each_id(const MaskParams& p, std::uint32_t row, const FirstIds& first_ids, F&& f) {
+  const std::int32_t* list = p.candidates + row * p.list_row_stride;
+  std::int64_t rest = threadIdx.x;
+  if (first_ids.vectors) {
+#pragma unroll
+    for (int i = 0; i < FirstIds::kVectors; ++i) f(first_ids.ids[i]);
+    if (p.first_vectors * std::int64_t{4} == p.list_size) return;
+#pragma unroll 1
+    for (std::int64_t v = p.first_vectors + threadIdx.x; v < p.list_size / 4; v += kThreads)
+      f(reinterpret_cast<const int4*>(list)[v]);
+    rest += p.list_size / 4 * 4;
+  }
+#pragma unroll 1
+  for (std::int64_t j = rest; j < p.list_size; j += kThreads) f(list[j * p.list_stride]);
+}
+
+// Sets the bits of listed blocks.
+struct Marker {
+  std::uint32_t first_block, blocks;
+  std::uint32_t* bitmap;
+
+  __device__ void operator()(std::int32_t id) const {
+    const std::uint32_t offset = static_cast<std::uint32_t>(id) - first_block;
+    if (id >= 0 && offset < blocks) atomicOr(&bitmap[offset >> 5], 1u << (offset & 31u));
+  }
+  __device__ void operator()(const int4& ids) const {
+    // A part sees few of a list's vectors.
+    const std::uint32_t offsets[] = {
+        static_cast<std::uint32_t>(ids.x) - first_block, static_cast<std::uint32_t>(ids.y) - first_block,
+        static_cast<std::uint32_t>(ids.z) - first_block, static_cast<std::uint32_t>(ids.w) - first_block};
+    if (min(min(offsets[0], offsets[1]), min(offsets[2], offsets[3])) >= blocks) return;
+    // Neighbours of a sorted list share words, and atomics on one word take turns.
+    const std::int32_t all[] = {ids.x, ids.y, ids.z, ids.w};
+    std::uint32_t word = 0, bits = 0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (all[i] < 0 || offsets[i] >= blocks) continue;
+      if (bits != 0 && offsets[i] >> 5 != word) {
+        atomicOr(&bitmap[word], bits);
+        bits = 0;
+      }
+      word = offsets[i] >> 5;
+      bits |= 1u << (offsets[i] & 31u);
+    }
+    if (bits != 0) atomicOr(&bitmap[word], bits);
+  }
+};
+
+// Tells whether any listed id is at or past `block`.
+struct Finder {
+  std::int32_t block;
+  bool found = false;
+
+  __device__ void operator()(std::int32_t id) { found = found || id >= block; }
+  __device__ void operator()(const int4& ids) { (*this)(max(max(ids.x, ids.y), max(ids.z, ids.w))); }
+};
 
 template <class Words, bool kUnitStride>
 __global__ void __launch_bounds__(kThreads) candidate_mask_bitmap_kernel(const MaskParams p) {
   using Word = typename Words::Word;
   constexpr int kVector = kUnitStride ? 16 / static_cast<int>(sizeof(Word)) : 1;
-  __shared__ std::uint32_t bitmap[kBitmapWords];
+  extern __shared__ uint4 shared_bitmap[];
+  __shared__ Part shared_part;
+  auto* bitmap = reinterpret_cast<std::uint32_t*>(shared_bitmap);
 
+  // 1.
   const std::uint32_t row = p.parts.divide(blockIdx.x);
-  const std::uint32_t part = blockIdx.x - row * p.parts.value;
   const FirstIds first_ids = block_read_first_ids(p, row);
-  const RowRange visible = row_range(p.bounds, row, p.width);
-  std::int64_t write_first = p.write_range == WriteRange::window ? visible.start : 0;
-  std::int64_t write_last = p.write_range == WriteRange::full ? p.width : visible.end;
-  if (p.faults.on(kLiveTile) && write_last < p.width) ++write_last;
-
-  // 1. Vectors are counted from the aligned address at or before column 0, so vector u starts at column
-  //    u * kVector - misaligned.
   Word* scores = reinterpret_cast<Word*>(p.scores) + row * p.row_stride;
-  const int misaligned =
-      static_cast<int>((reinterpret_cast<std::uintptr_t>(scores) / sizeof(Word)) % kVector);
-  const std::int64_t first_vector = (write_first + misaligned) / kVector;
-  const std::int64_t vectors = (write_last + misaligned + kVector - 1) / kVector - first_vector;
-  // Divisions of 64 bits would take longer than a short row's whole mask.
-  std::int64_t part_vectors = vectors <= 0 ? 0 : p.parts.divide64(vectors - 1) + 1;
-  part_vectors = (part_vectors + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
-  const std::int64_t part_first =
-      max((first_vector + part * part_vectors) * kVector - misaligned, write_first);
-  const std::int64_t part_last =
-      min((first_vector + (part + 1) * part_vectors) * kVector - misaligned, write_last);
-  if (write_first >= write_last || part_first >= part_last) return;
+  const auto misaligned =
+      static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(scores) / sizeof(Word)) % kVector;
+#pragma unroll 1
+  for (std::uint32_t v = threadIdx.x; v < p.bitmap_words / 4; v += kThreads)
+    shared_bitmap[v] = make_uint4(0, 0, 0, 0);
+  if (wave_id() == 0) {
+    const Part g = row_part<kVector>(p, row, blockIdx.x - row * p.parts.value, misaligned);
+    if (lane_id() == 0) shared_part = g;
+  }
+  __syncthreads();
+  const Part g = shared_part;
+  if (g.first_vector >= g.last_vector) return;
 
-  const std::uint32_t block_size = p.block_size.value;
-  // The first block that begins at or past the width, for the edge rule (MSK-10).
-  const std::int64_t edge_block =
-      p.width > visible.start ? p.block_size.divide64(p.width - visible.start - 1) + 1 : 0;
-  const std::int64_t most_columns = min(kMaxTurnColumns, (kBitmapBlocks - 2) * block_size);
+  // 2.
+  if (g.blocks != 0) block_for_each_id(p, row, first_ids, Marker{g.first_block, g.blocks, bitmap});
+  std::uint32_t edge = kNoEdge;  // the position that stays beside the listed blocks
+  if (g.edge_block == kNoEdge) {
+    __syncthreads();
+  } else {
+    Finder past{static_cast<std::int32_t>(g.edge_block)};
+    block_for_each_id(p, row, first_ids, past);
+    if (__syncthreads_or(past.found ? 1 : 0) != 0) edge = g.seen_to - 1;
+  }
 
-  for (std::int64_t turn_first = part_first; turn_first < part_last;) {
-    std::int64_t turn_last = min(part_last, turn_first + most_columns);
-    if (turn_last < part_last)  // stay on vector borders between turns
-      turn_last = (turn_last + misaligned) / kVector * kVector - misaligned;
-
-    // 2. Columns before `origin` lie in no block of this turn; origin is a block's first column.
-    const std::int64_t seen_first = max(turn_first, visible.start);
-    const std::int64_t seen_last = min(turn_last, visible.end);
-    bool keep_edge = false;
-    std::int64_t origin = turn_first;
-    if (seen_first < seen_last) {
-      const std::int64_t first_block = p.block_size.divide64(seen_first - visible.start);
-      const int blocks =
-          static_cast<int>(p.block_size.divide64(seen_last - 1 - visible.start) - first_block) + 1;
-      origin = visible.start + first_block * block_size;
-      for (int w = static_cast<int>(threadIdx.x); w < (blocks + 31) / 32; w += kThreads) bitmap[w] = 0;
-      __syncthreads();
-      const bool past = block_mark_listed(p, row, first_ids, first_block, blocks, edge_block, bitmap);
-      keep_edge = __syncthreads_or(past ? 1 : 0) != 0 && p.edge && !p.faults.on(kNoEdge);
-    }
-
-    // 3. Offsets from `origin`; they are negative before the row's start.
-    const int seen_from = static_cast<int>(seen_first < seen_last ? seen_first - origin : 0);
-    const int seen_to = static_cast<int>(seen_first < seen_last ? seen_last - origin : 0);
-    const int edge_offset =
-        keep_edge && p.width - 1 < seen_last ? static_cast<int>(p.width - 1 - origin) : -1;
-    const auto stays = [&](int offset) {
-      if (offset < seen_from || offset >= seen_to) return false;
-      std::uint32_t block = p.block_size.divide(static_cast<std::uint32_t>(offset));
-      if (p.faults.on(kOneBitOff)) block ^= 1;
-      return ((bitmap[block >> 5] >> (block & 31u)) & 1u) != 0 || offset == edge_offset;
+  // 3.
+  const auto listed = [&](std::uint32_t position) {
+    std::uint32_t block = p.block_size.divide(position - g.origin);
+    if (p.faults.on(kOneBitOff)) block ^= 1;
+    return ((bitmap[block >> 5] >> (block & 31u)) & 1u) != 0;
+  };
+  const auto stays = [&](std::uint32_t position) {
+    return position >= g.seen_from && position < g.seen_to && (position == edge || listed(position));
+  };
+  const std::uint32_t to = g.to - (p.faults.on(kTileEarly) ? 1 : 0);
+  if constexpr (kVector == 1) {
+    const std::int64_t stride = p.faults.on(kNoColumnStride) ? 1 : p.column_stride;
+#pragma unroll 2
+    for (std::uint32_t c = g.from + threadIdx.x; c < to; c += kThreads)
+      if (!stays(c)) scores[c * stride] = Words::kMinusInfinity;
+  } else {
+    auto* vectors = reinterpret_cast<uint4*>(scores - misaligned);
+    const uint4 dropped =
+        make_uint4(Words::kVectorWord, Words::kVectorWord, Words::kVectorWord, Words::kVectorWord);
+    // Vectors [plain_from, plain_to) lie in the bounds and touch at most two blocks.
+    const std::uint32_t block_size = p.block_size.value;
+    std::uint32_t plain_from = (g.seen_from + kVector - 1) / kVector, plain_to = min(g.seen_to, to) / kVector;
+    if (edge != kNoEdge) plain_to = min(plain_to, edge / kVector);
+    if (block_size < kVector || plain_from >= plain_to) plain_from = plain_to = g.first_vector;
+    const bool one_block = block_size % kVector == 0 && g.origin % kVector == 0;
+    const auto drop_elements = [&](std::uint32_t v) {
+      auto* elements = reinterpret_cast<Word*>(vectors + v);
+#pragma unroll 1
+      for (int i = 0; i < kVector; ++i) {
+        const std::uint32_t position = v * kVector + i;
+        if (position >= g.from && position < to && !stays(position)) elements[i] = Words::kMinusInfinity;
+      }
     };
-    const int from = static_cast<int>(turn_first - origin);
-    const int to = static_cast<int>(turn_last - origin) - (p.faults.on(kTileEarly) ? 1 : 0);
-    if constexpr (kVector == 1) {
-      const std::int64_t stride = p.faults.on(kNoColumnStride) ? 1 : p.column_stride;
-      for (int v = static_cast<int>(threadIdx.x); v < to - from; v += kThreads)
-        if (!stays(from + v)) scores[(origin + from + v) * stride] = Words::kMinusInfinity;
+    if (one_block) {
+#pragma unroll 4
+      for (std::uint32_t v = plain_from + threadIdx.x; v < plain_to; v += kThreads)
+        if (!listed(v * kVector)) vectors[v] = dropped;
     } else {
-      // Whole vectors share a block if blocks begin on vector borders.
-      const bool one_block = block_size % kVector == 0 && (origin + misaligned) % kVector == 0;
-      const int before = static_cast<int>((turn_first + misaligned) % kVector);
-      Word* turn_scores = scores + origin;
-      const int turn_vectors = (to - from + before + kVector - 1) / kVector;
-      for (int v = static_cast<int>(threadIdx.x); v < turn_vectors; v += kThreads) {
-        const int offset = from - before + v * kVector;
-        const bool whole = offset >= from && offset <= to - kVector;
-        if (whole && one_block && offset >= seen_from && offset <= seen_to - kVector && edge_offset < 0) {
-          const std::uint32_t block = p.block_size.divide(static_cast<std::uint32_t>(offset));
-          if (((bitmap[block >> 5] >> (block & 31u)) & 1u) == 0)
-            *reinterpret_cast<uint4*>(turn_scores + offset) =
-                make_uint4(Words::kVectorWord, Words::kVectorWord, Words::kVectorWord, Words::kVectorWord);
-          continue;
-        }
-        std::uint32_t kept = 0;
-        if (offset > seen_from - kVector && offset < seen_to)
-#pragma unroll
-          for (int i = 0; i < kVector; ++i) kept |= (stays(offset + i) ? 1u : 0u) << i;
-        if (whole && kept == 0) {
-          *reinterpret_cast<uint4*>(turn_scores + offset) =
-              make_uint4(Words::kVectorWord, Words::kVectorWord, Words::kVectorWord, Words::kVectorWord);
-          continue;
-        }
-        for (int i = 0; i < kVector; ++i)
-          if (((kept >> i) & 1u) == 0 && offset + i >= from && offset + i < to)
-            turn_scores[offset + i] = Words::kMinusInfinity;
+#pragma unroll 2
+      for (std::uint32_t v = plain_from + threadIdx.x; v < plain_to; v += kThreads) {
+        const bool first = listed(v * kVector), last = listed(v * kVector + kVector - 1);
+        if (!first && !last)
+          vectors[v] = dropped;
+        else if (first != last)
+          drop_elements(v);
       }
     }
-    turn_first = turn_last;
-    if (turn_first < part_last) __syncthreads();
+    // The others: at the borders, out of bounds, or of tiny blocks.
+    const std::uint32_t before = plain_from - g.first_vector;
+#pragma unroll 1
+    for (std::uint32_t i = threadIdx.x; i < before + g.last_vector - plain_to; i += kThreads) {
+      const std::uint32_t v = i < before ? g.first_vector + i : plain_to + (i - before);
+      const std::uint32_t position = v * kVector;
+      const bool unseen = position + kVector <= g.seen_from || position >= g.seen_to;
+      if (unseen && position >= g.from && position + kVector <= to)
+        vectors[v] = dropped;
+      else
+        drop_elements(v);
+    }
   }
 }
 
+// A part's vectors are rounded up to kPartAlignment, and its row may begin and end inside one of at most 8
+// columns. Its blocks may begin and end outside it.
+constexpr std::int64_t kRounding = 16 * 8;
+std::int64_t part_blocks(const CandidateMaskArgs& a, std::int64_t parts) {
+  return std::max(a.scores.shape[1] / parts + kRounding, std::int64_t{kThreads} * 8) / a.block_size + 2;
+}
+// So that the blocks of a part fit the bitmap.
+std::int64_t least_parts(const CandidateMaskArgs& a) {
+  if (part_blocks(a, 1) <= kMaxBitmapBlocks) return 1;
+  return a.scores.shape[1] / ((kMaxBitmapBlocks - 2) * a.block_size - kRounding) + 1;
+}
 std::int64_t parts_per_row(const CandidateMaskArgs& a, const Tuning& t, int processors) {
-  const std::int64_t rows = std::max<std::int64_t>(a.scores.shape[0], 1);
+  const std::int64_t rows = a.scores.shape[0], width = a.scores.shape[1];
   const std::int64_t wanted = (std::int64_t{t.mask_blocks_per_processor} * processors + rows - 1) / rows;
-  const std::int64_t most = (a.scores.shape[1] + t.mask_min_columns - 1) / t.mask_min_columns;
-  return std::max<std::int64_t>(1, std::min({wanted, most, std::int64_t{t.mask_max_parts}}));
+  const std::int64_t most = (width + t.mask_min_columns - 1) / t.mask_min_columns;
+  return std::max(least_parts(a), std::min({wanted, most, std::int64_t{t.mask_max_parts}}));
 }
 
 }  // namespace
 
 const char* CandidateMaskBitmap::refuses(const CandidateMaskArgs& a) {
   if (a.scores.shape[1] > kMaxInt32) return "more than 2^31 - 1 columns";
-  if (a.scores.shape[0] > kMaxInt32 / 4096) return "more than 2^19 rows";
+  if (a.scores.shape[0] > kMaxInt32 / std::max(least_parts(a), kMostParts))
+    return "more than 2^31 - 1 parts of rows";
   return nullptr;
 }
 
@@ -238,6 +316,7 @@ Status CandidateMaskBitmap::run(const CandidateMaskArgs& a, const Launch& launch
   const DeviceFacts& facts = device_facts(launch.device);
   if (a.scores.elements() == 0) return {};
   const std::int64_t parts = parts_per_row(a, tuning(facts.architecture), facts.processors);
+  const std::int64_t bitmap_words = (part_blocks(a, parts) + 127) / 128 * 4;
   MaskParams p{};
   p.scores = static_cast<char*>(a.scores.data);
   p.row_stride = a.scores.stride[0];
@@ -247,10 +326,13 @@ Status CandidateMaskBitmap::run(const CandidateMaskArgs& a, const Launch& launch
   p.list_row_stride = a.candidates.stride[0];
   p.list_stride = a.candidates.stride[1];
   p.list_size = a.candidates.shape[1];
+  p.first_vectors =
+      static_cast<std::uint32_t>(std::min<std::int64_t>(p.list_size / 4, FirstIds::kVectors * kThreads));
   p.bounds = row_bounds(a.bounds);
   // A block wider than the matrix is the same as one of its width.
   p.block_size = Divisor(static_cast<std::uint32_t>(std::min(a.block_size, p.width)));
   p.parts = Divisor(static_cast<std::uint32_t>(parts));
+  p.bitmap_words = static_cast<std::uint32_t>(bitmap_words);
   p.write_range = a.write_range;
   p.edge = a.edge;
   p.faults = active_fault({"gpu.candidate_mask.tile_early", "gpu.candidate_mask.no_column_stride",
@@ -262,7 +344,8 @@ Status CandidateMaskBitmap::run(const CandidateMaskArgs& a, const Launch& launch
                                      : candidate_mask_bitmap_kernel<Bf16Words, false>)
                              : (unit ? candidate_mask_bitmap_kernel<F32Words, true>
                                      : candidate_mask_bitmap_kernel<F32Words, false>);
-  const Grid grid{static_cast<std::uint32_t>(a.scores.shape[0] * parts), kThreads, 0, false};
+  const Grid grid{static_cast<std::uint32_t>(a.scores.shape[0] * parts), kThreads,
+                  static_cast<std::size_t>(bitmap_words) * sizeof(std::uint32_t), false};
   return launch_kernel("candidate_mask", launch, grid, kernel, p);
 }
 
