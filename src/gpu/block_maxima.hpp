@@ -27,7 +27,7 @@ struct BlockMaximaParams {
   Faults faults;
 };
 
-enum BlocksFault { kLastColumnMissed, kStrideIgnored, kTieToLarger, kNewestNotPinned, kNanLost, kIdOff };
+enum BlocksFault { kBlockEarly, kStrideIgnored, kTieToLarger, kNewestNotPinned, kNanLost, kIdOff };
 
 #if defined(__CUDACC__) || defined(__HIPCC__)
 
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kMaximaThreads) block_maxima_kernel(const Bloc
   std::uint32_t* keys = p.keys + row * p.key_row_stride;
   const auto thread = static_cast<std::int32_t>(threadIdx.x);
   const NanPolicy policy = p.faults.on(kNanLost) ? NanPolicy::ignore : p.nan;
-  const std::int32_t live = p.faults.on(kLastColumnMissed) ? size - 1 : size;
+  const std::int32_t live = p.faults.on(kBlockEarly) ? max(size - block_size, 0) : size;
 
   if (last == blocks && thread < 4 && blocks + thread < (blocks + 3) / 4 * 4) keys[blocks + thread] = 0;
   const std::int32_t lanes = block_size / kVector;  // per block, on the fast way

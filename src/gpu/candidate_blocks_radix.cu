@@ -236,7 +236,7 @@ Status CandidateBlocksRadix::run(const CandidateBlocksArgs& a, const Launch& lau
   m.nan = a.nan;
   m.keys = static_cast<std::uint32_t*>(launch.workspace.data);
   m.key_row_stride = key_row_stride(a);
-  m.faults = active_fault({"gpu.candidate_blocks.last_column", "gpu.candidate_blocks.column_stride",
+  m.faults = active_fault({"gpu.candidate_blocks.block_early", "gpu.candidate_blocks.column_stride",
                            "gpu.candidate_blocks.tie_order", "gpu.candidate_blocks.newest",
                            "gpu.candidate_blocks.nan", "gpu.candidate_blocks.id_off"});
   const std::int64_t wanted =

@@ -15,7 +15,18 @@ inline constexpr int kTileWords = 4;        // 128 keys
 inline constexpr int kTileRows = 128;
 inline constexpr std::int64_t kKeyEnd = kMaxInt32 + 1;  // 2^31 - 1 is a key as well
 
-enum Fault { kWordOff, kPaddingLeft, kRangeIgnored, kLastWord, kBoundsIgnored, kSummaryRow };
+enum Fault {
+  kWordOff,
+  kPaddingLeft,
+  kRangeIgnored,
+  kLastWord,
+  kBoundsIgnored,
+  kSummaryRow,
+  kTileEarly,
+  kNoListStride,
+  kNotAtThreshold,
+  kCountLeft
+};
 
 enum class Source { indices, candidates, scores };
 
@@ -91,7 +102,8 @@ __device__ inline void block_for_each_entry(const BuildParams& p, std::int64_t t
     }
     for (std::int64_t j = vectors * 4 + threadIdx.x; j < p.list_size; j += block_threads()) f(list[j]);
   } else {
-    for (std::int64_t j = threadIdx.x; j < p.list_size; j += block_threads()) f(list[j * p.list_stride]);
+    const std::int64_t stride = p.faults.on(kNoListStride) ? 1 : p.list_stride;
+    for (std::int64_t j = threadIdx.x; j < p.list_size; j += block_threads()) f(list[j * stride]);
   }
 }
 
@@ -145,7 +157,7 @@ __device__ inline void block_set_scores(const BuildParams& p, std::int64_t token
     bool keep = false;
     if (offset < count && column + offset >= start) {
       const float score = Score::value(scores[(column + offset) * p.score_stride]);
-      keep = score >= threshold || score != score;
+      keep = (p.faults.on(kNotAtThreshold) ? score > threshold : score >= threshold) || score != score;
     }
     const LaneMask mask = wave_ballot(keep);
     if (lane_id() < kWordsPerWave && base + 32 * lane_id() < count)

@@ -18,7 +18,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr std::uint32_t kNoRequest = ~std::uint32_t{0};
 
-enum Fault { kCountIgnored, kFirstIgnored, kCarryLost };
+enum Fault { kCountIgnored, kFirstIgnored, kCarryLost, kTileEarly, kNoOutStride, kOneBitOff };
 
 struct ListParams {
   MaskRequests requests;
@@ -55,7 +55,9 @@ __global__ void __launch_bounds__(kThreads) mask_indices_scan_kernel(const ListP
     const std::int64_t first = p.faults.on(kFirstIgnored) ? 0 : keys.first;
     // Bits whose key is a number of 31 bits.
     const std::int64_t low = clamp_int(-first, 0, count), high = clamp_int(kMaxInt32 + 1 - first, low, count);
-    for (std::int64_t base = 0; base * 32 < high; base += kThreads) {
+    const std::int64_t stride = p.faults.on(kNoOutStride) ? 1 : p.out_stride;
+    for (std::int64_t base = 0; base * 32 < high - (p.faults.on(kTileEarly) ? kThreads * 32 : 0);
+         base += kThreads) {
       const std::int64_t word = base + threadIdx.x;
       const std::int64_t meaning = high - word * 32, before = low - word * 32;
       std::uint32_t bits = meaning > 0 ? words[word] : 0;
@@ -65,7 +67,8 @@ __global__ void __launch_bounds__(kThreads) mask_indices_scan_kernel(const ListP
       std::int64_t place = scan.exclusive_sum(static_cast<std::uint32_t>(popcount(bits)), total);
       place += p.faults.on(kCarryLost) ? 0 : kept;
       for (; bits != 0 && place < p.places; bits &= bits - 1, ++place)
-        out[place * p.out_stride] = static_cast<std::int32_t>(first + word * 32 + first_lane(bits));
+        out[place * stride] = static_cast<std::int32_t>(
+            first + word * 32 + (first_lane(bits) ^ (p.faults.on(kOneBitOff) ? 1 : 0)));
       kept += total;
     }
   }
@@ -99,8 +102,9 @@ Status MaskIndicesScan::run(const MaskIndicesArgs& a, const Launch& launch) {
     p.counts = static_cast<std::int32_t*>(a.counts.data);
     p.count_stride = a.counts.stride[0];
   }
-  p.faults = active_fault(
-      {"gpu.mask_indices.count_ignored", "gpu.mask_indices.first_ignored", "gpu.mask_indices.carry_lost"});
+  p.faults = active_fault({"gpu.mask_indices.count_ignored", "gpu.mask_indices.first_ignored",
+                           "gpu.mask_indices.carry_lost", "gpu.mask_indices.tile_early",
+                           "gpu.mask_indices.no_out_stride", "gpu.mask_indices.one_bit_off"});
   const Grid grid{static_cast<std::uint32_t>(a.out.shape[0]), kThreads, 0, false};
   return launch_kernel("mask_indices", launch, grid, mask_indices_scan_kernel, p);
 }

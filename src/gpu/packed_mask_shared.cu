@@ -99,7 +99,8 @@ __global__ void __launch_bounds__(kMaxThreads) packed_mask_shared_kernel(const B
   if (p.faults.on(kPaddingLeft) && token < 0) return;
   std::uint32_t* out = p.mask + request * p.request_stride + row * p.row_stride + first_word;
   if (reinterpret_cast<std::uintptr_t>(out) % 16 == 0 && words % 4 == 0) {
-    for (int v = static_cast<int>(threadIdx.x); v < words / 4; v += block_threads())
+    for (int v = static_cast<int>(threadIdx.x); v < words / 4 - (p.faults.on(kTileEarly) ? 1 : 0);
+         v += block_threads())
       reinterpret_cast<uint4*>(out)[v] = shared_bits[v];
   } else {
     for (int w = static_cast<int>(threadIdx.x); w < words - (p.faults.on(kLastWord) ? 1 : 0);
@@ -108,7 +109,9 @@ __global__ void __launch_bounds__(kMaxThreads) packed_mask_shared_kernel(const B
   }
 
   // 4.
-  if (p.row_summary != nullptr) block_summarize(p, mask_row, first_word, words, keys.count, token < 0, bits);
+  if (p.row_summary != nullptr)
+    block_summarize(p, mask_row, first_word, words, p.faults.on(kCountLeft) ? kKeyEnd : keys.count, token < 0,
+                    bits);
 }
 
 struct JoinParams {
@@ -197,7 +200,9 @@ Status PackedMaskShared::run(const PackedMaskArgs& a, const Launch& launch) {
   if (has_summary(a)) p.row_summary = static_cast<std::uint32_t*>(launch.workspace.data);
   p.faults = active_fault({"gpu.packed_mask.word_off", "gpu.packed_mask.padding_left",
                            "gpu.packed_mask.range_ignored", "gpu.packed_mask.last_word",
-                           "gpu.packed_mask.bounds_ignored", "gpu.packed_mask.summary_row"});
+                           "gpu.packed_mask.bounds_ignored", "gpu.packed_mask.summary_row",
+                           "gpu.packed_mask.tile_early", "gpu.packed_mask.no_list_stride",
+                           "gpu.packed_mask.not_at_threshold", "gpu.packed_mask.count_left"});
   const DeviceFacts& facts = device_facts(launch.device);
   const Tuning& t = tuning(facts.architecture);
   const std::int64_t mask_rows = a.mask.shape[0] * a.mask.shape[1];

@@ -1,6 +1,7 @@
 // cuda.translate.rows: a thread block a row. Each tile of indices finds its slots; with `compact` a sum over
 // the earlier threads tells where a found slot goes. No workspace.
 #include "gpu/device.hpp"
+#include "gpu/faults.hpp"
 #include "gpu/kernels.hpp"
 #include "gpu/page_slot.hpp"
 #include "gpu/topk_row.hpp"
@@ -10,6 +11,8 @@ namespace {
 
 constexpr int kThreads = 256;
 
+enum Fault { kPlaceEarly, kNoSlotStride, kTileRestarts, kRejectedShown };
+
 struct TranslateParams {
   Matrix<const std::int32_t> indices;
   std::int64_t k;
@@ -18,6 +21,7 @@ struct TranslateParams {
   void* slots;
   std::int64_t slots_row_stride, slots_column_stride;
   Matrix<std::int32_t> counts, raw;
+  Faults faults;
 };
 
 __global__ void __launch_bounds__(kThreads) translate_rows_kernel(const __grid_constant__ TranslateParams p) {
@@ -25,7 +29,8 @@ __global__ void __launch_bounds__(kThreads) translate_rows_kernel(const __grid_c
   const std::int64_t row = blockIdx.x;
   const PageRow pages = page_row(p.pages, row);
   const auto put = [&](std::int64_t place, std::int64_t slot, std::int32_t local) {
-    const std::int64_t at = row * p.slots_row_stride + place * p.slots_column_stride;
+    const std::int64_t at =
+        row * p.slots_row_stride + place * (p.faults.on(kNoSlotStride) ? 1 : p.slots_column_stride);
     if (p.slots_wide)
       static_cast<std::int64_t*>(p.slots)[at] = slot;
     else
@@ -37,16 +42,16 @@ __global__ void __launch_bounds__(kThreads) translate_rows_kernel(const __grid_c
     const std::int64_t t = from + threadIdx.x;
     std::int32_t local = -1;
     std::int64_t slot = -1;
-    if (t < p.k) {
+    if (t < p.k - (p.faults.on(kPlaceEarly) ? 1 : 0)) {
       local = p.indices.at(row, t);
       slot = page_slot(p.pages, pages, local);
     }
     std::uint32_t of_tile;
     const std::uint32_t before = block_sum_before<kThreads>(slot >= 0 ? 1 : 0, waves, of_tile);
     if (!p.compact) {
-      if (t < p.k) put(t, slot, slot >= 0 ? local : -1);
+      if (t < p.k) put(t, slot, slot >= 0 || p.faults.on(kRejectedShown) ? local : -1);
     } else if (slot >= 0) {
-      put(found + before, slot, local);
+      put((p.faults.on(kTileRestarts) ? 0 : found) + before, slot, local);
     }
     found += of_tile;
   }
@@ -75,6 +80,8 @@ Status TranslateRows::run(const TranslateArgs& a, const Launch& launch) {
   p.slots_column_stride = a.slots.stride[1];
   p.counts = matrix<std::int32_t>(a.counts);
   p.raw = matrix<std::int32_t>(a.raw);
+  p.faults = active_fault({"gpu.translate.place_early", "gpu.translate.no_slot_stride",
+                           "gpu.translate.tile_restarts", "gpu.translate.rejected_shown"});
   const Grid grid{static_cast<std::uint32_t>(a.indices.shape[0]), kThreads, 0, false};
   return launch_kernel("translate", launch, grid, translate_rows_kernel, p);
 }

@@ -221,6 +221,37 @@ TEST(PackedMask, RubbishInDeviceDataNeverFaults) {
   }
 }
 
+// PKM-37: also where scores are as coarse as thresholds.
+TEST(PackedMask, AScoreAtTheThresholdStays) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    MaskBuild build = make_build({.kind = Source::scores,
+                                  .q_start = {0, 9},
+                                  .first = {3},
+                                  .count = {200},
+                                  .tokens = 9,
+                                  .dtype = dtype});
+    build.source.fill([](auto i, auto j) { return (i + j) % 5; });
+    build.thresholds.fill([](auto i, auto) { return i % 6; });
+    expect_parity([&] { return build; });
+  }
+}
+
+// PKM-38: one key of one row shows in its tile, and so does one that is missing.
+TEST(PackedMask, SummarySeesEveryRow) {
+  for (const std::int64_t row : {0, 1, 127, 128, 255})
+    for (const bool listed : {false, true}) {
+      MaskBuild build = make_build({.kind = Source::indices,
+                                    .q_start = {0, 256},
+                                    .first = {0},
+                                    .count = {256},
+                                    .rows = 256,
+                                    .tokens = 256,
+                                    .listed = 256});
+      build.source.fill([&](auto i, auto j) { return (i == row && j == 130) == listed ? j : -1; });
+      expect_parity([&] { return build; });
+    }
+}
+
 // PKM-35, PKM-36: 2^31 - 1 is the last key; it has a bit like any other, and so has its block.
 TEST(PackedMask, TheLastKeyIsAKey) {
   constexpr std::int64_t kLastKey = std::numeric_limits<std::int32_t>::max();
