@@ -1,91 +1,18 @@
-// One captured graph must serve every later length, candidate list and score: shapes alone may be in it.
+// One captured graph must serve every later length, candidate list, page table and score: shapes alone may be in
+// it.
 #include <gtest/gtest.h>
 
-#include "support/families.hpp"
-#include "support/parity.hpp"
+#include "calls.hpp"
 
 namespace keysieve::test {
 namespace {
 
-struct Call {
-  TensorBox scores, start, end, candidates;
-  CandidateMaskArgs mask;
-  CandidateBlocksArgs blocks;
-};
-
-struct MaskCall : Call {
-  CandidateMaskArgs args() {
-    CandidateMaskArgs a = mask;
-    a.scores = scores.tensor();
-    a.bounds.start = start.tensor();
-    a.bounds.end = end.tensor();
-    a.candidates = candidates.tensor();
-    return a;
-  }
-  std::vector<TensorBox*> boxes() { return {&scores, &start, &end, &candidates}; }
-};
-
-struct BlocksCall : Call {
-  CandidateBlocksArgs args() {
-    CandidateBlocksArgs a = blocks;
-    a.scores = scores.tensor();
-    a.bounds.start = start.tensor();
-    a.bounds.end = end.tensor();
-    a.candidates = candidates.tensor();
-    return a;
-  }
-  std::vector<TensorBox*> boxes() { return {&scores, &start, &end, &candidates}; }
-};
-
-struct Shape {
-  std::int64_t width, row_repeat, block_size, column_stride, places;
-  DType dtype, bounds;
-};
-
-// Ends: nothing, all, and both sides of every border that a tile could have.
-std::vector<std::int64_t> ends(std::int64_t width, int variant) {
-  const std::vector<std::int64_t> all = {
-      0,  1,         1023, 1024,  1025, width / 2, width - 1,    width,         width + 100000,
-      -5, width / 3, 8,    width, 0,    4096,      width - 1024, width / 2 + 3, 2048};
-  std::vector<std::int64_t> picked;
-  for (int i = 0; i < 4; ++i) picked.push_back(all[static_cast<std::size_t>(variant * 4 + i) % all.size()]);
-  return picked;
-}
-
-template <class Bundle>
-Bundle make(const Shape& s, int variant) {
-  const std::int64_t entries = 4, rows = entries * s.row_repeat;
-  Bundle call;
-  call.scores = TensorBox(s.dtype, {rows, s.width}, 3, s.column_stride, variant == 9 ? 1 : 0);
-  call.start = TensorBox(s.bounds, {entries});
-  call.end = TensorBox(s.bounds, {entries});
-  call.candidates = TensorBox(DType::i32, {rows, s.places}, 1);
-  const std::vector<float> values =
-      make_scores(variant % 2 == 0 ? Family::learned_like : Family::ties, rows * s.width, 17 + variant);
-  call.scores.fill([&](auto i, auto j) { return values[static_cast<std::size_t>(i * s.width + j)]; });
-  const std::int64_t starts[] = {0, 3, 7, 1024};
-  const std::vector<std::int64_t> last = ends(s.width, variant);
-  call.start.fill([&](auto i, auto) { return starts[(i + variant) % 4]; });
-  call.end.fill([&](auto i, auto) { return last[static_cast<std::size_t>(i)]; });
-  call.candidates.fill([&](auto i, auto j) {
-    if (variant == 1) return std::int64_t{-1};
-    if (j % 11 == 3) return std::int64_t{-1};
-    if (j % 13 == 5) return s.width / s.block_size + j;  // past the width
-    return (i * 31 + j * 7) % (s.width / s.block_size + 2);
-  });
-  call.mask.block_size = s.block_size;
-  call.mask.bounds.row_repeat = s.row_repeat;
-  call.blocks.block_size = s.block_size;
-  call.blocks.bounds.row_repeat = s.row_repeat;
-  return call;
-}
-
-template <class Bundle, class Change>
-void expect_replays(const Shape& s, Change&& change) {
-  std::vector<Bundle> bundles, expected;
+// make_call(variant) for each of five variants, in one graph.
+template <class MakeCall>
+void expect_replays(MakeCall&& make_call) {
+  std::vector<decltype(make_call(0))> bundles, expected;
   for (int variant = 0; variant < 5; ++variant) {
-    bundles.push_back(make<Bundle>(s, variant));
-    change(bundles.back());
+    bundles.push_back(make_call(variant));
     expected.push_back(bundles.back());
     ASSERT_TRUE(run_with(expected.back().args(), "reference").ok());
   }
@@ -112,9 +39,11 @@ TEST(SelectionReplay, CandidateMask) {
   for (const Shape& s : shapes())
     for (const WriteRange range : {WriteRange::full, WriteRange::live, WriteRange::window}) {
       SCOPED_TRACE("width " + std::to_string(s.width) + " block " + std::to_string(s.block_size));
-      expect_replays<MaskCall>(s, [&](MaskCall& c) {
+      expect_replays([&](int variant) {
+        auto c = make<MaskCall>(s, variant);
         c.mask.write_range = range;
         c.mask.edge = s.row_repeat == 1;
+        return c;
       });
     }
 }
@@ -123,9 +52,23 @@ TEST(SelectionReplay, CandidateBlocks) {
   for (const Shape& s : shapes())
     for (const CandidateOrder order : {CandidateOrder::ascending_id, CandidateOrder::by_score}) {
       SCOPED_TRACE("width " + std::to_string(s.width) + " block " + std::to_string(s.block_size));
-      expect_replays<BlocksCall>(s, [&](BlocksCall& c) { c.blocks.order = order; });
+      expect_replays([&](int variant) {
+        auto c = make<BlocksCall>(s, variant);
+        c.blocks.order = order;
+        return c;
+      });
     }
 }
+
+TEST(SelectionReplay, Topk) {
+  expect_replays([](int variant) { return make_topk_call(false, variant); });
+}
+TEST(SelectionReplay, TopkOfCandidates) {
+  expect_replays([](int variant) { return make_topk_call(true, variant); });
+}
+TEST(SelectionReplay, Translate) { expect_replays(make_translate_call); }
+TEST(SelectionReplay, PackedMask) { expect_replays(make_packed_mask_call); }
+TEST(SelectionReplay, MaskIndices) { expect_replays(make_mask_indices_call); }
 
 }  // namespace
 }  // namespace keysieve::test

@@ -83,9 +83,9 @@ class DeviceCall {
     harness_.fill(memory_ + box_bytes_, 0xFF, plan_.workspace_bytes);
     harness_.fill(memory_ + box_bytes_ + plan_.workspace_bytes, 0xA7, kGuard);
   }
-  Status enqueue() {
-    return run(plan_, args_, Workspace{memory_ + box_bytes_, plan_.workspace_bytes},
-               Stream{harness_.stream(), nullptr});
+  Status enqueue() { return enqueue_on(harness_.stream()); }
+  Status enqueue_on(void* stream) {
+    return run(plan_, args_, Workspace{memory_ + box_bytes_, plan_.workspace_bytes}, Stream{stream, nullptr});
   }
   void download(const std::vector<TensorBox*>& boxes) {
     for (std::size_t i = 0; i < boxes.size(); ++i)
@@ -124,7 +124,10 @@ std::vector<std::string> device_kernels(Args args) {
     const_cast<Tensor&>(t).device = {DeviceType::cuda, 0};
   });
   std::vector<std::string> kernels;
-  for (const Verdict& verdict : explain(args, PlanOptions{.backend = "cuda"}).verdicts) {
+  const Explanation explained = explain(args, PlanOptions{.backend = "cuda"});
+  // A refusal is a reason to skip; arguments that break a rule are a fault of the test.
+  EXPECT_NE(explained.status.code, Code::invalid_argument) << explained.status.message();
+  for (const Verdict& verdict : explained.verdicts) {
     if (verdict.backend != "cuda") continue;
     if (verdict.chosen || verdict.refusal == "an earlier kernel takes it")
       kernels.push_back(verdict.kernel);
