@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "device_tensors.hpp"
 #include "stage_args.hpp"
 
 namespace keysieve::cli {
@@ -9,8 +10,13 @@ namespace keysieve::cli {
 std::vector<StageExplanation> explain_step(const io::Step& step, const KernelChoice& kernels,
                                            const Executor* executor) {
   std::vector<StageExplanation> all;
-  const auto add = [&](const char* operation, const auto& args) {
-    const PlannedChoice choice(kernels, operation, executor);
+  const auto add = [&](const char* operation, auto args) {
+    const bool on_device = HasDeviceTensors<decltype(args)> && kernels.on_device();
+    if constexpr (HasDeviceTensors<decltype(args)>) {
+      if (on_device) place_on_device(args);
+    }
+    const KernelChoice allowed = on_device ? kernels : kernels.on_host();
+    const PlannedChoice choice(allowed, operation, executor);
     all.emplace_back(operation, explain(args, choice.options));
   };
   const RowChunk rows{0, step.rows};

@@ -23,6 +23,12 @@ std::string KernelChoice::parse(const std::string& list) {
   return "";
 }
 
+KernelChoice KernelChoice::on_host() const {
+  KernelChoice host = *this;
+  if (on_device()) host.backend = "cpu";
+  return host;
+}
+
 PlannedChoice::PlannedChoice(const KernelChoice& choice, const std::string& operation,
                              const Executor* executor) {
   options.backend = choice.backend.c_str();

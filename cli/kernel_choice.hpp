@@ -15,6 +15,9 @@ struct KernelChoice {
   std::vector<std::string> only, forbidden;
   // An error text for a name that no backend has; empty when all is well.
   [[nodiscard]] std::string parse(const std::string& list);
+  [[nodiscard]] bool on_device() const { return backend == "cuda"; }
+  // For operations that the device has no kernels for yet.
+  [[nodiscard]] KernelChoice on_host() const;
 };
 
 // The plan options of one operation. Points into the choice, which must outlive it.

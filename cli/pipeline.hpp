@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "device.hpp"
 #include "io/report.hpp"
 #include "io/step_file.hpp"
 #include "kernel_choice.hpp"
@@ -36,6 +37,7 @@ enum class MaskWish : std::uint8_t { automatic, always, never };
 
 struct RunOptions {
   KernelChoice kernels;
+  StageDevice* device = nullptr;       // where stages with device kernels run; null: all on the host
   const Executor* executor = nullptr;  // null: this thread alone
   int repeat = 3;
   bool compare_dense = false;

@@ -56,7 +56,10 @@ CLI::Validator number_in(Number least, Number most) {
 
 void add_common(CLI::App& command, CommonOptions& options) {
   command
-      .add_option("--backend", options.backend, "Backend of all stages: cpu, or reference (plain and slow)")
+      .add_option(
+          "--backend", options.backend,
+          "Backend of all stages: cpu, reference (plain and slow), or, where it was built, cuda; stages\n"
+          "that cuda has no kernels for run on cpu")
       ->capture_default_str()
       ->check(CLI::IsMember(backend_names()));
   command.add_option("--threads", options.threads, "Threads to use; 0: all that this process may use")

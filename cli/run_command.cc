@@ -15,7 +15,7 @@ namespace {
 using io::FileDType;
 using io::Step;
 
-void print_step(const io::StepReport& report, double bandwidth, const Console& console) {
+void print_step(const io::StepReport& report, const io::RunReport& run, const Console& console) {
   double total = 0;
   for (const io::StageReport& stage : report.stages) total += stage.seconds;
   console.out << report.name << (report.role == "none" ? "" : ", candidate " + report.role) << ": "
@@ -24,6 +24,7 @@ void print_step(const io::StepReport& report, double bandwidth, const Console& c
   Table table({"stage", "kernel", "shape", "time", "moved", "of copy", "of step"},
               {true, true, true, false, false, false, false});
   for (const io::StageReport& stage : report.stages) {
+    const double bandwidth = stage.on_device ? run.device_copy_bandwidth : run.copy_bandwidth;
     if (!stage.kernel.empty()) {
       table.add({stage.stage, stage.kernel, stage.shape, duration(stage.seconds), bytes(stage.bytes),
                  percent(stage.bytes / stage.seconds / bandwidth), percent(stage.seconds / total)});
@@ -132,6 +133,13 @@ int run_command(const RunCommand& command, const Console& console) {
     console.err << "keysieve: results, report and trace need a file each\n";
     return kUsage;
   }
+  std::string no_device;
+  const std::unique_ptr<StageDevice> device = open_device(command.common.backend, no_device);
+  if (!no_device.empty()) {
+    console.err << "keysieve: --backend " << command.common.backend << ": " << no_device << "\n";
+    return kRefused;
+  }
+  options.device = device.get();
   io::StepFile file;
   Status status = io::StepFile::open(command.file, file);
   if (!status.ok()) return fail(status);
@@ -164,6 +172,10 @@ int run_command(const RunCommand& command, const Console& console) {
   report.unused_metadata = file.unused_metadata();
   if (options.progress) options.progress("measuring this machine's copy bandwidth");
   report.copy_bandwidth = copy_bandwidth(options.executor);
+  if (device != nullptr) {
+    report.device = device->name();
+    report.device_copy_bandwidth = device->copy_bandwidth();
+  }
 
   std::vector<StepOutputs> outputs(file.steps().size());
   bool refused = false, agrees = true;
@@ -192,9 +204,13 @@ int run_command(const RunCommand& command, const Console& console) {
 
   console.out << command.file << " on " << report.cpu << ", " << plural(report.threads, "thread") << ", copy "
               << bytes(report.copy_bandwidth) << "/s\n";
+  if (device != nullptr) {
+    console.out << "  and " << report.device << ", copy " << bytes(report.device_copy_bandwidth)
+                << "/s, for the stages whose kernels are called " << report.backend << "\n";
+  }
   print_ignored("tensors", file.unused(), console);
   print_ignored("metadata", file.unused_metadata(), console);
-  for (const io::StepReport& step : report.steps) print_step(step, report.copy_bandwidth, console);
+  for (const io::StepReport& step : report.steps) print_step(step, report, console);
   if (!command.output.empty() && !(status = write_results(command, file, outputs)).ok()) return fail(status);
   if (!command.json.empty() && !(status = io::write_text_file(command.json, io::to_json(report))).ok())
     return fail(status);

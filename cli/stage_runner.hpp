@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "device_tensors.hpp"
 #include "pipeline.hpp"
 #include "tracing.hpp"
 
@@ -28,7 +29,11 @@ class StageRunner {
   template <class Args>
   bool call(const char* operation, const Args& args, io::StageReport& stage, int repeats) {
     if (options_.progress) options_.progress(step_.name + ": " + stage.stage);
-    const PlannedChoice choice(options_.kernels, operation, options_.executor);
+    if constexpr (HasDeviceTensors<Args>) {
+      if (options_.device != nullptr) return call_on_device(operation, args, stage, repeats);
+    }
+    const KernelChoice kernels = options_.kernels.on_host();
+    const PlannedChoice choice(kernels, operation, options_.executor);
     Plan<Args> planned;
     Status status = plan(args, choice.options, planned);
     if (status.code == Code::unsupported) {
@@ -67,6 +72,40 @@ class StageRunner {
   }
 
  private:
+  // As call(), with tensors copied to the device and back, which takes no part in the time.
+  template <class Args>
+  bool call_on_device(const char* operation, const Args& args, io::StageReport& stage, int repeats) {
+    StageDevice& device = *options_.device;
+    DeviceTensors<Args> tensors(device, args);
+    const PlannedChoice choice(options_.kernels, operation, nullptr);
+    Plan<Args> planned;
+    Status status = plan(tensors.args(), choice.options, planned);
+    if (status.code == Code::unsupported) {
+      stage.refusal = status.seen;
+      return false;
+    }
+    if (!status.ok() || !(status = tensors.upload()).ok()) return stop(status);
+    void* const memory = device.allocate(planned.workspace_bytes);
+    if (memory == nullptr) throw std::bad_alloc();
+    const Workspace workspace{memory, planned.workspace_bytes};
+    const auto start = Clock::now();
+    double best = 0;
+    status = device.time(
+        [&](void* stream) {
+          return keysieve::run(planned, tensors.args(), workspace, Stream{stream, nullptr});
+        },
+        repeats, best);
+    if (!status.ok() || !(status = tensors.download()).ok()) return stop(status);
+    if (options_.trace != nullptr)
+      options_.trace->push_back({step_.name + " " + stage.stage, "stage", microseconds(start),
+                                 microseconds(Clock::now()) - microseconds(start), 0, planned.kernel_name});
+    stage.kernel = planned.kernel_name;
+    stage.on_device = true;
+    stage.seconds += best;
+    stage.repeats = stage.repeats == 0 ? repeats : std::min(stage.repeats, repeats);
+    return true;
+  }
+
   static constexpr double kRepeatSeconds = 1.0;  // a stage that took this long is not repeated
 
   static double seconds_since(Clock::time_point start) {

@@ -70,6 +70,9 @@ std::string to_json(const RunReport& report) {
   json["repeat"] = report.repeat;
   json["machine"]["cpu"] = report.cpu;
   json["machine"]["copy_bytes_per_second"] = number(report.copy_bandwidth);
+  json["machine"]["device"] = words(report.device);
+  json["machine"]["device_copy_bytes_per_second"] =
+      report.device.empty() ? Json(nullptr) : number(report.device_copy_bandwidth);
   json["steps"] = Json::array();
   for (const StepReport& step : report.steps) {
     Json s;
@@ -83,7 +86,8 @@ std::string to_json(const RunReport& report) {
     s["seconds"] = number(total);
     s["stages"] = Json::array();
     for (const StageReport& stage : step.stages)
-      s["stages"].push_back(stage_json(stage, report.copy_bandwidth, total));
+      s["stages"].push_back(
+          stage_json(stage, stage.on_device ? report.device_copy_bandwidth : report.copy_bandwidth, total));
     s["summary"] = summary_json(step.summary);
     s["agreement"] = Json::array();
     for (const AgreementReport& a : step.agreement) {

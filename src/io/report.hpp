@@ -21,6 +21,7 @@ struct StageReport {
   double bytes = 0;     // read and written, computed from the live data
   std::int64_t chunks = 1;
   int repeats = 0;
+  bool on_device = false;
 };
 
 // Comparison with one expected tensor.
@@ -58,6 +59,8 @@ struct RunReport {
   std::string program_version, file, backend, cpu;
   int threads = 1, repeat = 1;
   double copy_bandwidth = 0;  // bytes read and written per second by a plain copy with the same threads
+  std::string device;         // that stages ran on; empty: none
+  double device_copy_bandwidth = 0;
   std::vector<StepReport> steps;
   std::vector<std::string> unused_tensors, unused_metadata;
 };

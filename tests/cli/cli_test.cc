@@ -1,5 +1,6 @@
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -66,6 +67,43 @@ TEST_F(Cli, BackendsAgreeOnTheSamples) {
                             static_cast<std::size_t>(cpu.find(exact)->bytes)),
                 0)
           << exact;
+    }
+  }
+}
+
+// Selection on a device gives the host's bytes; where there is none, the program says so before it works.
+TEST_F(Cli, CudaAgreesOrSaysWhyNot) {
+  const std::vector<std::string> backends = backend_names();
+  const bool built = std::find(backends.begin(), backends.end(), "cuda") != backends.end();
+  for (const char* name : {"prefill", "speculative"}) {
+    const auto run = [&](const char* backend) {
+      return call({"run", sample(name), "--backend", backend, "--repeat", "2", "--mask", "always", "-o",
+                   path(backend), "--json", path("report.json")});
+    };
+    const int code = run("cuda");
+    if (!built) {
+      EXPECT_EQ(code, kUsage);
+      return;
+    }
+    if (code == kRefused) {
+      EXPECT_TRUE(contains(err_, "--backend cuda: no ")) << err_;
+      EXPECT_EQ(out_, "");
+      return;
+    }
+    ASSERT_EQ(code, kDone) << out_ << err_;
+    for (const char* kernel : {"cuda.", "cuda.packed_mask.", "cpu.mqa_logits.", "of step"})
+      EXPECT_TRUE(contains(out_, kernel)) << out_;
+    EXPECT_GT(Json::parse(text_of(path("report.json")))["machine"]["device_copy_bytes_per_second"], 1e9);
+    ASSERT_EQ(run("cpu"), kDone);
+    io::SafetensorsFile cpu, cuda;
+    ASSERT_TRUE(io::SafetensorsFile::open(path("cpu"), cpu).ok());
+    ASSERT_TRUE(io::SafetensorsFile::open(path("cuda"), cuda).ok());
+    ASSERT_EQ(cpu.tensors().size(), cuda.tensors().size());
+    for (const io::FileTensor& tensor : cpu.tensors()) {
+      const io::FileTensor* other = cuda.find(tensor.name);
+      ASSERT_NE(other, nullptr) << tensor.name;
+      EXPECT_EQ(std::memcmp(tensor.data, other->data, static_cast<std::size_t>(tensor.bytes)), 0)
+          << tensor.name;
     }
   }
 }
@@ -243,6 +281,8 @@ TEST_F(Cli, JsonReportHasItsDocumentedShape) {
                                         ".machine",
                                         ".machine.cpu",
                                         ".machine.copy_bytes_per_second",
+                                        ".machine.device",
+                                        ".machine.device_copy_bytes_per_second",
                                         ".steps",
                                         ".unused_tensors",
                                         ".unused_metadata",
