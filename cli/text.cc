@@ -19,7 +19,7 @@ std::string printed(const char* format, ...) {
 std::string grouped(std::int64_t value) {
   std::string digits = std::to_string(value);
   const std::size_t sign = value < 0 ? 1 : 0;
-  for (std::size_t at = digits.size(); at > sign + 3; at -= 3) digits.insert(at - 3, ",");
+  for (std::size_t at = digits.size(); at > sign + 3; at -= 3) digits.insert(at - 3, 1, ',');
   return digits;
 }
 

@@ -77,12 +77,12 @@ Status read_metadata(const SafetensorsFile& file, const std::string& prefix, Ste
   Reader reader(file, prefix, known);
   reader.key("keysieve_step", kVersionRule, "",
              [](const std::string& text) { return text == std::to_string(kStepFileVersion); });
-  for (const auto& [name, field, least, most] : kIntegerKeys) {
-    const std::string allowed = std::to_string(least) + " to " + std::to_string(most);
-    reader.key(name, kMetadataRule, allowed, [&](const std::string& text) {
+  for (const IntegerKey& integer : kIntegerKeys) {
+    const std::string allowed = std::to_string(integer.least) + " to " + std::to_string(integer.most);
+    reader.key(integer.name, kMetadataRule, allowed, [&](const std::string& text) {
       std::int64_t value = 0;
-      if (!read_number(text, value) || value < least || value > most) return false;
-      out.*field = value;
+      if (!read_number(text, value) || value < integer.least || value > integer.most) return false;
+      out.*integer.field = value;
       return true;
     });
   }
