@@ -130,15 +130,4 @@ class SparseMemory {
   void* data_;
 };
 
-// Runs body(label, executor) on every instruction set, with one thread and two.
-template <class Body>
-void on_every_set(Body&& body) {
-  for (const std::int64_t set : instruction_sets()) {
-    hwy::SetSupportedTargetsForTest(set);
-    body(std::string("on ") + hwy::TargetName(set), static_cast<const Executor*>(nullptr));
-    body(std::string("on ") + hwy::TargetName(set) + ", 2 threads", &two_threads());
-  }
-  hwy::SetSupportedTargetsForTest(0);
-}
-
 }  // namespace keysieve::test

@@ -78,6 +78,12 @@ inline std::vector<std::int64_t> instruction_sets() {
   return sets;
 }
 
+#ifdef __SANITIZE_THREAD__
+inline constexpr bool kThreadSanitizer = true;
+#else
+inline constexpr bool kThreadSanitizer = false;
+#endif
+
 // ThreadSanitizer cannot see how Debian's oneTBB, which is not built for it, orders threads, and would report
 // every hand-over as a race; there an engine's own pool of the plainest kind takes its place.
 inline const Executor& two_threads() {
@@ -104,6 +110,23 @@ struct SameBytes {
   }
 };
 
+// Calls body(label, executor) on every instruction set of this machine, with one thread and with two.
+template <class Body>
+void on_every_set(Body&& body) {
+  std::vector<std::int64_t> sets = instruction_sets();
+  std::vector<const Executor*> executors = {nullptr, &two_threads()};
+  if (kThreadSanitizer) {  // What two threads share does not depend on the instruction set.
+    sets = {sets.back()};
+    executors = {&two_threads()};
+  }
+  for (const std::int64_t set : sets) {
+    hwy::SetSupportedTargetsForTest(set);
+    for (const Executor* executor : executors)
+      body(std::string("on ") + hwy::TargetName(set) + (executor != nullptr ? ", 2 threads" : ""), executor);
+  }
+  hwy::SetSupportedTargetsForTest(0);
+}
+
 // Calls body(kernel name, label, executor) for every way in which host kernels can run these arguments.
 template <class Args, class Body>
 void for_each_host_run(const Args& args, Body&& body) {
@@ -114,15 +137,10 @@ void for_each_host_run(const Args& args, Body&& body) {
       ::testing::Test::RecordProperty(verdict.kernel, verdict.refusal);
       continue;
     }
-    for (const std::int64_t set : instruction_sets()) {
-      hwy::SetSupportedTargetsForTest(set);
-      for (const Executor* executor : {static_cast<const Executor*>(nullptr), &two_threads()}) {
-        body(verdict.kernel, verdict.kernel + " on " + hwy::TargetName(set) + (executor ? ", 2 threads" : ""),
-             executor);
-        ++ran;
-      }
-    }
-    hwy::SetSupportedTargetsForTest(0);
+    on_every_set([&](const std::string& label, const Executor* executor) {
+      body(verdict.kernel, verdict.kernel + " " + label, executor);
+      ++ran;
+    });
   }
   EXPECT_GT(ran, 0) << "no cpu kernel took these arguments";
 }
