@@ -25,10 +25,24 @@
  *   keysieve_OP_workspace_bytes  what a call with these shapes and these options needs; data may be NULL
  *   keysieve_OP_supports         1: a kernel takes these arguments; 0: *error says why not; data may be NULL
  *   keysieve_OP_explain          writes a line for every kernel: chosen, or why it was not. Like snprintf it cuts the
- *                                text to the buffer, ends it with 0 and returns the length of the whole. Alone among
- *                                the four it allocates; data may be NULL
+ *                                text to the buffer, ends it with 0 and returns the length of the whole; data may
+ *                                be NULL
  *
- * All functions may be called from any thread at any time. None throws, prints, or reads the environment.
+ * Errors. Nothing has been written when one of these comes back:
+ *
+ *   KEYSIEVE_INVALID_ARGUMENT     a struct, shape, dtype, stride, address, device or option breaks a rule; error names
+ *                                 the argument, the rule (docs/contracts has them all) and what was seen
+ *   KEYSIEVE_UNSUPPORTED          no enabled kernel that the options allow takes it; error has each kernel's words
+ *   KEYSIEVE_WORKSPACE_TOO_SMALL  or none was given; error has the bytes that are needed
+ *   KEYSIEVE_OUT_OF_MEMORY        the allocator had nothing to give
+ *
+ * Lengths, ends, indices, candidates and page tables are data: any value is legal and out-of-range ones are
+ * ignored or clamped. Below, a tensor's axes may have any stride unless "contiguous" stands beside them; gaps keep
+ * their bytes. "out" tensors are written in every place, also for empty rows (scores: as `tail` says); all others
+ * are only read.
+ *
+ * All functions may be called from any thread at any time. None throws, prints, or reads the environment, and
+ * but for explain(), the thread pool and the reference backend none allocates.
  */
 #ifndef KEYSIEVE_KEYSIEVE_H_
 #define KEYSIEVE_KEYSIEVE_H_
@@ -139,11 +153,11 @@ enum {
 };
 typedef struct keysieve_bounds {
   size_t struct_size;
-  int32_t form;
-  int32_t unit;
-  const DLTensor* start; /* i32|i64 [ceil(rows / row_repeat)], any stride; NULL: 0 */
-  const DLTensor* end;   /* i32|i64, as above; required */
-  int64_t row_repeat;    /* 0: 1 */
+  int32_t form;          /* KEYSIEVE_BOUNDS_... */
+  int32_t unit;          /* KEYSIEVE_UNIT_..., of lengths */
+  const DLTensor* start; /* i32|i64 [ceil(rows / row_repeat)], with ends only; NULL: 0 */
+  const DLTensor* end;   /* i32|i64 [ceil(rows / row_repeat)], or lengths [B] or [B, next_n]; required */
+  int64_t row_repeat;    /* rows per entry of ends; 0: 1 */
   int64_t next_n;        /* rows per request; 0: 1 */
   int64_t ratio;         /* tokens per column; 0: 1 */
 } keysieve_bounds;
@@ -153,12 +167,12 @@ typedef struct keysieve_bounds {
  * outside the table and a page id outside the pool have no slot. */
 typedef struct keysieve_page_map {
   size_t struct_size;
-  const DLTensor* page_table;     /* i32 [requests, columns], any strides; required */
+  const DLTensor* page_table;     /* i32 [requests, columns]; required */
   const DLTensor* row_to_request; /* i32 [rows]; NULL: row / next_n */
   const DLTensor* table_start;    /* i32|i64 [rows]: position of local index 0; NULL: 0 */
-  int64_t page_size;              /* 0: 64 */
+  int64_t page_size;              /* positions of a page; 0: 64 */
   int64_t pool_pages;             /* 0 or -1: unknown, so that only negative ids have no slot */
-  int64_t next_n;                 /* 0: 1 */
+  int64_t next_n;                 /* rows per request, where row_to_request is NULL; 0: 1 */
 } keysieve_page_map;
 
 /* How an attention row's log of the sum of exponentials is written. All zero: natural, -inf for a row without
@@ -166,15 +180,16 @@ typedef struct keysieve_page_map {
 enum { KEYSIEVE_LSE_NATURAL = 0, KEYSIEVE_LSE_BASE_TWO = 1 };
 enum { KEYSIEVE_LSE_EMPTY_MINUS_INFINITY = 0, KEYSIEVE_LSE_EMPTY_PLUS_INFINITY = 1 };
 typedef struct keysieve_lse_form {
-  int32_t base;
-  int32_t empty;
+  int32_t base;      /* KEYSIEVE_LSE_NATURAL or _BASE_TWO */
+  int32_t empty;     /* KEYSIEVE_LSE_EMPTY_..., for rows without keys */
   int32_t with_sink; /* 1: log(exp(lse) + exp(sink)) */
   int32_t reserved;
 } keysieve_lse_form;
 
 /* ---- mqa_logits: score[r, c] = sum over heads h of weights[r, h] * max(0, q[r, h] . key[c]) ----
  *
- * A page id outside the cache makes its keys -inf; NaN keys give NaN. */
+ * 1 to 128 heads of dim 32, 64 or 128. Give keys (ragged), or cache and page_table (paged). The last axis of q,
+ * keys, cache and scores is contiguous. A page id outside the cache makes its keys -inf; NaN keys give NaN. */
 enum {
   KEYSIEVE_TAIL_UNTOUCHED = 0, /* only [start, end) is written */
   KEYSIEVE_TAIL_NEG_INF = 1    /* the rest of the row becomes -inf */
@@ -184,15 +199,15 @@ typedef struct keysieve_mqa_logits_args {
   const DLTensor* q;          /* bf16|u8 [rows, heads, dim]; u8: e4m3fn, its scale folded into weights */
   const DLTensor* weights;    /* f32|bf16 [rows, heads] */
   const DLTensor* keys;       /* ragged: bf16|u8 [keys, dim], column c is key c */
-  const DLTensor* key_scales; /* ragged, u8: f32 [keys] */
+  const DLTensor* key_scales; /* ragged, u8: f32 [keys], multiplies the whole sum, last */
   const DLTensor* cache; /* paged: bf16 [pages, page_tokens, dim], or u8 [pages, bytes]: page_tokens * dim
-                            codes, then page_tokens f32 scales */
+                            codes, then page_tokens f32 scales. Pages may lie further apart than their size */
   const DLTensor* page_table;    /* paged: i32 [requests, columns]; rows / requests rows of each, in order */
-  int64_t page_tokens;           /* 0: 64 */
+  int64_t page_tokens;           /* tokens of a page; 0: 64 */
   const keysieve_bounds* bounds; /* required */
-  int32_t tail;
+  int32_t tail;                  /* KEYSIEVE_TAIL_... */
   int32_t reserved;
-  const DLTensor* scores; /* f32|bf16 [rows, width], columns contiguous */
+  const DLTensor* scores; /* out: f32|bf16 [rows, width]; bf16 is the f32 score, rounded */
 } keysieve_mqa_logits_args;
 
 KEYSIEVE_API int keysieve_mqa_logits(const keysieve_mqa_logits_args* args, const keysieve_options* options,
@@ -222,12 +237,12 @@ enum {
 };
 typedef struct keysieve_candidate_blocks_args {
   size_t struct_size;
-  const DLTensor* scores;        /* f32|bf16 [rows, width], any strides */
+  const DLTensor* scores;        /* f32|bf16 [rows, width] */
   const keysieve_bounds* bounds; /* required */
-  int64_t block_size;            /* 0: 8 */
-  int32_t nan;
-  int32_t order;
-  const DLTensor* candidates; /* out: i32 [rows, candidates], -1 in unused places */
+  int64_t block_size;            /* columns of a block; 0: 8 */
+  int32_t nan;                   /* KEYSIEVE_NAN_... */
+  int32_t order;                 /* KEYSIEVE_ORDER_... */
+  const DLTensor* candidates;    /* out: i32 [rows, candidates], block ids, -1 in unused places */
 } keysieve_candidate_blocks_args;
 
 KEYSIEVE_API int keysieve_candidate_blocks(const keysieve_candidate_blocks_args* args,
@@ -250,11 +265,11 @@ enum {
 };
 typedef struct keysieve_candidate_mask_args {
   size_t struct_size;
-  const DLTensor* scores; /* in and out: f32|bf16 [rows, width], any strides; kept scores keep their bits */
+  const DLTensor* scores;        /* in and out: f32|bf16 [rows, width]; kept scores keep their bits */
   const keysieve_bounds* bounds; /* required */
-  const DLTensor* candidates;    /* i32 [rows, candidates], any order, duplicates and -1 allowed */
-  int64_t block_size;            /* 0: 8 */
-  int32_t write_range;
+  const DLTensor* candidates;    /* i32 [rows, candidates]: block ids from the row's start, in any order */
+  int64_t block_size;            /* columns of a block; 0: 8 */
+  int32_t write_range;           /* KEYSIEVE_WRITE_... */
   int32_t edge; /* 1: a listed block at or past the width keeps column width - 1, if the row may see it */
 } keysieve_candidate_mask_args;
 
@@ -288,19 +303,19 @@ typedef struct keysieve_topk_args {
   size_t struct_size;
   const DLTensor* scores;        /* f32|bf16 [rows, width], columns contiguous */
   const keysieve_bounds* bounds; /* required */
-  int64_t k;
-  int32_t order;              /* KEYSIEVE_ORDER_... */
-  int32_t keep_neg_inf;       /* 1: columns that hold -inf may be returned */
-  const DLTensor* candidates; /* i32 [rows, candidates]; NULL: every column takes part */
-  int64_t block_size;         /* 0: 8 */
-  int32_t layout;
-  int32_t space;
-  const DLTensor* offset;         /* offset space: i32|i64 [rows] */
+  int64_t k;                     /* at least 0; the columns of out, values and raw */
+  int32_t order;                 /* KEYSIEVE_ORDER_... */
+  int32_t keep_neg_inf;          /* 1: columns that hold -inf may be returned */
+  const DLTensor* candidates; /* i32 [rows, candidates]: block ids from the row's start; NULL: every column */
+  int64_t block_size;         /* columns of a block; 0: 8 */
+  int32_t layout;             /* KEYSIEVE_LAYOUT_... */
+  int32_t space;              /* KEYSIEVE_SPACE_...: what out holds */
+  const DLTensor* offset;     /* offset space: i32|i64 [rows] */
   const keysieve_page_map* pages; /* paged space */
-  const DLTensor* out;            /* i32 [rows, k], in the paged space also i64; -1 in unused places */
-  const DLTensor* values;         /* f32 [rows, k]: their scores, -inf in unused places; NULL: not wanted */
-  const DLTensor* counts;         /* i32 [rows]: places used; NULL: not wanted */
-  const DLTensor* raw;            /* i32 [rows, k], paged space: the local columns; NULL: not wanted */
+  const DLTensor* out;            /* out: i32 [rows, k], in the paged space also i64; -1 in unused places */
+  const DLTensor* values; /* out: f32 [rows, k]: their scores, -inf in unused places; NULL: not wanted */
+  const DLTensor* counts; /* out: i32 [rows]: places used; NULL: not wanted */
+  const DLTensor* raw;    /* out: i32 [rows, k], paged space: the local columns; NULL: not wanted */
 } keysieve_topk_args;
 
 KEYSIEVE_API int keysieve_topk(const keysieve_topk_args* args, const keysieve_options* options,
@@ -320,13 +335,13 @@ enum {
 };
 typedef struct keysieve_translate_args {
   size_t struct_size;
-  const DLTensor* indices;        /* i32 [rows, k], any strides; negative: unused */
+  const DLTensor* indices;        /* i32 [rows, k]: positions in the row's request; negative: unused */
   const keysieve_page_map* pages; /* required */
-  int32_t mode;
+  int32_t mode;                   /* KEYSIEVE_TRANSLATE_... */
   int32_t reserved;
   const DLTensor* slots;  /* out: i32|i64 [rows, k], -1 in unused places */
   const DLTensor* counts; /* out: i32 [rows]; NULL: not wanted */
-  const DLTensor* raw;    /* out: i32 [rows, k], the index behind each slot; NULL: not wanted */
+  const DLTensor* raw;    /* out: i32 [rows, k], the index behind each slot, else -1; NULL: not wanted */
 } keysieve_translate_args;
 
 KEYSIEVE_API int keysieve_translate(const keysieve_translate_args* args, const keysieve_options* options,
@@ -350,11 +365,12 @@ typedef struct keysieve_packed_mask_args {
   const DLTensor* key_count;  /* i32|i64 [requests]: bits that mean something; the others are 0 */
   const DLTensor* indices;    /* i32 [tokens, k]: topk's local columns */
   const DLTensor* candidates; /* i32 [tokens, candidates]: every key of the listed blocks */
-  int64_t block_size;         /* 0: 8 */
+  int64_t block_size;         /* keys of a block; 0: 8 */
   const DLTensor* scores;     /* f32|bf16 [tokens, width]: score >= threshold, or NaN */
   const DLTensor* thresholds; /* f32 [tokens], with scores */
   const keysieve_bounds* bounds; /* with candidates or scores: only keys inside; NULL: all */
-  const DLTensor* mask; /* out: u32|i32 [requests, rows, words], as keysieve_packed_mask_shape says */
+  const DLTensor* mask; /* out: u32|i32 [requests, rows, words], as keysieve_packed_mask_shape says; words
+                           contiguous, rows and requests whole 16 bytes apart */
   const DLTensor* any; /* out: u32|i32 [requests, ceil(rows / 128), ceil(words / 128)], bit t = 128-key tile t
                           keeps a key; NULL: not wanted */
   const DLTensor* all; /* out: likewise, the tile keeps every key; NULL: not wanted */
@@ -378,10 +394,10 @@ KEYSIEVE_API size_t keysieve_packed_mask_explain(const keysieve_packed_mask_args
 /* ---- mask_indices: the inverse of packed_mask ---- */
 typedef struct keysieve_mask_indices_args {
   size_t struct_size;
-  const DLTensor* q_start;   /* i32|i64 [requests + 1] */
+  const DLTensor* q_start;   /* i32|i64 [requests + 1], this and the next two as in packed_mask */
   const DLTensor* key_first; /* i32|i64 [requests]; NULL: 0 */
   const DLTensor* key_count; /* i32|i64 [requests] */
-  const DLTensor* mask;      /* u32|i32 [requests, rows, words] */
+  const DLTensor* mask;      /* u32|i32 [requests, rows, words]; words contiguous, whole 16 bytes apart */
   const DLTensor* out;       /* i32 [tokens, k]: kept local keys, ascending, -1 behind them */
   const DLTensor* counts;    /* i32 [tokens]: kept keys, also where they are more than k; NULL: not wanted */
 } keysieve_mask_indices_args;
@@ -400,7 +416,8 @@ KEYSIEVE_API size_t keysieve_mask_indices_explain(const keysieve_mask_indices_ar
 
 /* ---- masked_mha: prefill attention over the keys that a packed mask keeps ----
  *
- * (dqk, dv) is (192, 128), (128, 128) or (256, 256). lse is natural; a row without keys gives 0 and -inf. */
+ * (dqk, dv) is (192, 128), (128, 128) or (256, 256). The last axis of q, k, v, out and mask is contiguous; the mask's
+ * others may have stride 0. lse is of the scaled scores; a row without keys gives 0 and -inf. */
 typedef struct keysieve_masked_mha_args {
   size_t struct_size;
   const DLTensor* q;          /* bf16 [tokens, H, dqk] */
@@ -413,8 +430,8 @@ typedef struct keysieve_masked_mha_args {
   const DLTensor* q_offset;   /* i32|i64 [requests]: query i is row q_offset[b] + i of the request; NULL: 0 */
   int32_t causal;             /* 1: also only keys <= query + k_total - q_total, counted in the request */
   float softmax_scale;        /* required, hence 0 is refused */
-  const DLTensor* out;        /* bf16|f32 [tokens, H, dv] */
-  const DLTensor* lse;        /* f32 [tokens, H]; NULL: not wanted */
+  const DLTensor* out;        /* out: bf16|f32 [tokens, H, dv] */
+  const DLTensor* lse;        /* out: f32 [tokens, H]; NULL: not wanted */
   const DLTensor* q_total; /* i32|i64 [requests]: the whole request's queries; NULL: q_offset + this call's */
   const DLTensor* k_total; /* i32|i64 [requests]: the whole request's keys; NULL: key_offset + this call's */
   const DLTensor* sink;    /* f32 [H]: scales out by 1 / (1 + exp(sink - lse)); NULL: none */
@@ -434,22 +451,22 @@ KEYSIEVE_API size_t keysieve_masked_mha_explain(const keysieve_masked_mha_args* 
 
 /* ---- sparse_mla: multi-head latent attention over selected cache slots ----
  *
- * d is 576 or 512, V is the first 512. Slots outside the pool are ignored; a slot listed twice counts twice.
- */
+ * H is 1 to 128, d is 576 or 512, V is the first 512. The last axis of q, the caches and out is contiguous. Slots
+ * outside the pool are ignored; a slot listed twice counts twice. A row without keys gives 0 and an lse of -inf. */
 typedef struct keysieve_sparse_mla_args {
   size_t struct_size;
   const DLTensor* q;           /* bf16 [rows, H, d] */
   const DLTensor* cache;       /* bf16 [pages, page_tokens, d]: slot s is token s % page_tokens of its page */
-  const DLTensor* indices;     /* i32|i64 [rows, k] */
+  const DLTensor* indices;     /* i32|i64 [rows, k]: slots */
   const DLTensor* lengths;     /* i32|i64 [rows]: only the first lengths[r] indices count; NULL: all */
-  const DLTensor* extra_cache; /* a second pool, likewise; NULL: none */
-  const DLTensor* extra_indices; /* with extra_cache */
-  const DLTensor* extra_lengths; /* optional */
+  const DLTensor* extra_cache; /* bf16 [pages, page_tokens, d]: a second pool, any sizes; NULL: none */
+  const DLTensor* extra_indices; /* i32|i64 [rows, k]: its slots, with a k of their own; with extra_cache */
+  const DLTensor* extra_lengths; /* i32|i64 [rows]: as lengths; NULL: all */
   const DLTensor* sink;          /* f32 [H]: scales out by 1 / (1 + exp(sink - lse)); NULL: none */
   float softmax_scale;           /* required, hence 0 is refused */
   int32_t reserved;
-  const DLTensor* out; /* bf16|f32 [rows, H, 512] */
-  const DLTensor* lse; /* f32 [rows, H]; NULL: not wanted */
+  const DLTensor* out; /* out: bf16|f32 [rows, H, 512] */
+  const DLTensor* lse; /* out: f32 [rows, H], of the scaled scores; NULL: not wanted */
   keysieve_lse_form lse_form;
 } keysieve_sparse_mla_args;
 
@@ -464,15 +481,17 @@ KEYSIEVE_API size_t keysieve_sparse_mla_explain(const keysieve_sparse_mla_args* 
                                                 const keysieve_options* options, char* text,
                                                 size_t text_bytes);
 
-/* ---- merge_states: n partial attention results over disjoint keys into one ---- */
+/* ---- merge_states: n partial attention results over disjoint keys into one ----
+ *
+ * The last axis of outs and out is contiguous. All parts empty: output 0 and an lse of -inf. */
 typedef struct keysieve_merge_states_args {
   size_t struct_size;
-  const DLTensor* outs; /* bf16|f32 [n, rows, H, dv] */
-  const DLTensor* lses; /* f32 [n, rows, H]; -inf: no keys, its outs are not looked at */
-  const DLTensor* sink; /* f32 [H], applied once after the merge; NULL: none */
-  const DLTensor* out;  /* bf16|f32 [rows, H, dv] */
-  const DLTensor* lse;  /* f32 [rows, H]; NULL: not wanted */
-  keysieve_lse_form lses_form;
+  const DLTensor* outs;        /* bf16|f32 [n, rows, H, dv] */
+  const DLTensor* lses;        /* f32 [n, rows, H]; -inf: no keys, its outs are not looked at */
+  const DLTensor* sink;        /* f32 [H], applied once after the merge; NULL: none */
+  const DLTensor* out;         /* out: bf16|f32 [rows, H, dv] */
+  const DLTensor* lse;         /* out: f32 [rows, H], of all parts; NULL: not wanted */
+  keysieve_lse_form lses_form; /* how lses are written; they carry no sink */
   keysieve_lse_form lse_form;
 } keysieve_merge_states_args;
 

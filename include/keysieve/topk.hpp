@@ -2,9 +2,11 @@
 //
 //   scores      f32|bf16 [rows, width]   row stride free, columns contiguous
 //   bounds      see bounds.hpp           half-open column range of each row; empty is legal
-//   candidates  i32 [rows, candidates]   optional: only columns of these blocks take part
-//   (candidate_blocks.hpp);
-//                                        any order, duplicates, -1 and ids past the row's end allowed
+//   candidates  i32 [rows, candidates]   optional: only columns of these blocks take part, as
+//                                        candidate_blocks.hpp counts them; any order, duplicates, -1 and
+//                                        ids past the row's end allowed
+//   offset      i32|i64 [rows]           `offset` only: added to the local column
+//   pages       see page_map.hpp         `paged` only
 //   out         i32 [rows, k]            see `space`; unused places hold -1. `paged` also takes i64
 //   values      f32 [rows, k]            optional: the scores of `out`; unused places hold -inf
 //   counts      i32 [rows]               optional: how many places of `out` are used
