@@ -1,7 +1,9 @@
-// What a recorded run says of itself, beside Google Benchmark's own context: the commit, and the processor.
+// What a recorded run says of itself, beside Google Benchmark's own context: the commit, the processor and the
+// instruction set. KEYSIEVE_BENCH_WITHOUT_AVX512 measures what a processor without it would run.
 #include <benchmark/benchmark.h>
 #include <hwy/targets.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <string>
 
@@ -25,6 +27,7 @@ std::string instruction_set() {
 }
 
 [[maybe_unused]] const bool added = [] {
+  if (std::getenv("KEYSIEVE_BENCH_WITHOUT_AVX512") != nullptr) hwy::DisableTargets(HWY_AVX3 | HWY_AVX3_DL);
   benchmark::AddCustomContext("commit", KEYSIEVE_COMMIT);
   benchmark::AddCustomContext("processor", processor());
   benchmark::AddCustomContext("instruction_set", instruction_set());

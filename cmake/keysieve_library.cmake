@@ -31,8 +31,9 @@ function(keysieve_library name)
   foreach(part IN ITEMS ${name}_objects ${name}_list)
     target_include_directories(${part} PRIVATE ${PROJECT_SOURCE_DIR}/src PUBLIC ${PROJECT_SOURCE_DIR}/include)
     target_compile_definitions(${part} PRIVATE KEYSIEVE_VERSION="${PROJECT_VERSION}" ${ARG_DEFINITIONS}
-      # Three targets are built on x86: portable code as the baseline, AVX2 and AVX-512.
-      "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4|HWY_AVX3_DL)")
+      # Three targets are built on x86: portable code as the baseline, AVX2 and AVX-512. On ARM it is NEON: SVE's vectors
+      # have no size, so that no struct or array can hold them, as the kernels' accumulators do.
+      "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4|HWY_AVX3_DL|HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128)")
     target_compile_options(${part} PRIVATE
       "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Wno-psabi;-ffp-contract=off>"
       "$<$<COMPILE_LANGUAGE:CUDA>:${KEYSIEVE_NVCC_OPTIONS}>")
