@@ -1,13 +1,11 @@
 // cpu.candidate_mask.gaps: writes -inf over the gaps between listed blocks.
 //
 //   1. Mark the row's listed blocks, one byte a block, over the live blocks only. Bytes, not bits: neighbours
-//   of
-//      a sorted list would wait for each other's bit in one word. An id that marks nothing goes to a byte
+//      of a sorted list would wait for each other's bit in one word. An id that marks nothing goes to a byte
 //      behind.
 //   2. Where marks are dense and blocks are 16, 32 or 64 bytes, write every block; a kept block's store goes
-//   to a
-//      scrap buffer instead. No branch: a gap is often one or two blocks, and mispredicting its end costs
-//      more than writing ten blocks.
+//      to a scrap buffer instead. No branch: a gap is often one or two blocks, and mispredicting its end
+//      costs more than writing ten blocks.
 //   3. Otherwise walk the marks; every run of unmarked blocks is one contiguous fill.
 //
 // Kept scores are never read nor written, so they keep their bits (MSK-09). Scratch: one byte a block of the

@@ -2,8 +2,7 @@
 // once.
 //
 //   1. A task takes a strip of rows of one request; a row's token, keys and bounds are looked up. Padding
-//   rows
-//      are zeros (PKM-33).
+//      rows are zeros (PKM-33).
 //   2. Bits are set in the row of scratch:
 //      indices: a vector of indices becomes a vector of words and one of bits, then one `or` in L1 each. An
 //      index that has no bit is moved to one place behind the keys, which is cleared afterwards: no branch to

@@ -3,8 +3,7 @@
 //   1. A candidate list is sorted by block, in the workspace; of equal blocks the first place stays.
 //   2. Three passes over the row, one for each digit of the keys (11, 11 and 10 bits), find the exact cut.
 //   3. A fourth pass lists the selection, in column order, in the workspace; by score, four passes of a
-//   stable
-//      radix sort over 8 bits follow.
+//      stable radix sort over 8 bits follow.
 //
 // Right for everything; takes five times as long as reading the row. Workspace: topk_radix_room() for each
 // thread block. Shared memory: 36 KiB.
