@@ -569,7 +569,7 @@ TEST_F(Cli, LearnedStepsRunAndAgree) {
       for (const Json& agreement : step["agreement"]) EXPECT_TRUE(agreement["holds"]) << name << agreement;
       // No row of these files is decided by rounding, so selections are exact.
       for (const Json& agreement : step["agreement"]) {
-        if (agreement["what"] == "topk") {
+        if (agreement["what"].get<std::string>() == "topk") {
           EXPECT_EQ(agreement["exact"], agreement["rows"]) << name;
         }
       }

@@ -126,7 +126,8 @@ TEST(Safetensors, SFT_04_duplicates) {
   EXPECT_EQ(broken_rule(one_tensor(R"("shape":[0],"dtype":"U8","shape":[0],"data_offsets":[0,0])", "")),
             "SFT-04");
   std::string many = "{";
-  for (int i = 0; i <= 100'000; ++i) many += "\"" + std::to_string(i) + "\":" + t + ",";
+  for (int i = 0; i <= 100'000; ++i)
+    many.append("\"").append(std::to_string(i)).append("\":").append(t).append(",");
   many.back() = '}';
   EXPECT_EQ(broken_rule(with_header(many, "")), "SFT-04");
 }
