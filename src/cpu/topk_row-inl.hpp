@@ -64,6 +64,13 @@ HWY_INLINE std::uint64_t survivors64(const float* HWY_RESTRICT scores, float thr
     return static_cast<std::uint32_t>(_mm256_movemask_epi8(hn::TableLookupLanes(bytes, in_order).raw));
   };
   return ~(rejected32(0) | static_cast<std::uint64_t>(rejected32(32)) << 32);
+#elif HWY_TARGET == HWY_AVX3
+  // Mask registers need no way through memory.
+  const auto rejected = [&](int at) HWY_ATTR {
+    const auto mask = hn::Le(hn::LoadU(df, scores + at), bar);
+    return std::uint64_t{mask.raw};
+  };
+  return ~(rejected(0) | rejected(16) << 16 | rejected(32) << 32 | rejected(48) << 48);
 #else
   const std::size_t lanes = hn::Lanes(df);
   std::uint64_t rejected = 0;
@@ -77,13 +84,15 @@ HWY_INLINE std::uint64_t survivors64(const float* HWY_RESTRICT scores, float thr
 }
 
 // How many survivors a chunk is likely to have; each has a filter that suits it.
-enum class Density { rare, some, many };
+enum class Density { rare, few, some, many };
 
 // 2. Appends the survivors among `length` scores, the first of which is column `first`: their columns, and
 // their scores' bits in place of keys.
 //   rare  less than one in two words: a test and a branch skip the rest. 1.08 times a max pass over 1,048,576
 //         scores, against 1.22 without the branch.
-//   some  around one a word: a branch would be mispredicted too often, so every word's bits are taken apart.
+//   few   around one a word: a branch would be mispredicted too often, so every word's bits are taken apart, two
+//         at once.
+//   some  a few a word: likewise, four at once.
 //   many  vector by vector, moving the kept lanes to the front.
 template <Density density>
 HWY_INLINE std::int64_t filter_chunk(const float* HWY_RESTRICT scores, std::int64_t length,
@@ -109,10 +118,11 @@ HWY_INLINE std::int64_t filter_chunk(const float* HWY_RESTRICT scores, std::int6
     }
     keyed = count;
   } else {
+    constexpr int kAtOnce = density == Density::some ? 4 : 2;
     for (; i + 64 <= length; i += 64) {
       if (density == Density::rare && HWY_LIKELY(!any_survivor64(scores + i, threshold))) continue;
-      count +=
-          append_bits(s.columns + count, survivors64(scores + i, threshold), static_cast<Key>(first + i));
+      count += append_bits<kAtOnce>(s.columns + count, survivors64(scores + i, threshold),
+                                    static_cast<Key>(first + i));
     }
   }
   if (i < length && !mutant("topk.tail")) {
@@ -159,7 +169,7 @@ HWY_INLINE std::int64_t select_row(const Source& source, std::int64_t n, std::in
   float guess = guess_threshold(source, n, k, s);
   for (;;) {
     float threshold = guess;
-    Density density = k > n / 24 || guess == kMinusInfinity ? Density::many : Density::some;
+    Density density = k > n / 24 || guess == kMinusInfinity ? Density::many : Density::few;
     std::int64_t count = 0;
     std::int64_t keyed = 0;  // entries whose keys are made; behind them s.keys holds score bits
     for (std::int64_t first = 0; first < n; first += kChunk) {
@@ -175,13 +185,18 @@ HWY_INLINE std::int64_t select_row(const Source& source, std::int64_t n, std::in
       const std::int64_t before = count;
       if (density == Density::rare) {
         count = filter_chunk<Density::rare>(scores, length, first, threshold, s, count);
+      } else if (density == Density::few) {
+        count = filter_chunk<Density::few>(scores, length, first, threshold, s, count);
       } else if (density == Density::some) {
         count = filter_chunk<Density::some>(scores, length, first, threshold, s, count);
       } else {
         count = filter_chunk<Density::many>(scores, length, first, threshold, s, count);
       }
       const std::int64_t found = count - before;  // of kChunk: neighbouring chunks are alike
-      density = found < kChunk / 128 ? Density::rare : found < kChunk / 16 ? Density::some : Density::many;
+      density = found < kChunk / 256  ? Density::rare
+                : found < kChunk / 32 ? Density::few
+                : found < kChunk / 16 ? Density::some
+                                      : Density::many;
     }
     if (count < k && guess > kMinusInfinity && !mutant("topk.again")) {
       guess = kMinusInfinity;
