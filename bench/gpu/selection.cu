@@ -1,87 +1,21 @@
 // gpu_selection_bench [FILE [PART]]: times candidate masks, candidate selection and packed masks on device 0 and
-// writes one JSON: each call captured once as a graph, replayed alone between two events, median. Warm: the
-// same buffers again and again. Cold: after 256 MiB were written. Beside each: the time that the bytes alone
-// take at this device's measured copy and fill speed, and a naive kernel for the same result.
+// writes one JSON (timing.hpp says how). Beside each: the time that the bytes alone take at this device's measured
+// copy and fill speed, and a naive kernel for the same result.
 #include <algorithm>
 #include <cstdio>
-#include <functional>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "commit.hpp"
-#include "gpu/device.hpp"
+#include "gpu/timing.hpp"
 #include "gpu/tuning.hpp"
 #include "keysieve/candidate_blocks.hpp"
 #include "keysieve/candidate_mask.hpp"
 #include "keysieve/packed_mask.hpp"
 
-namespace keysieve {
+namespace keysieve::bench {
 namespace {
-
-constexpr Device kDevice{DeviceType::cuda, 0};
-constexpr std::size_t kFlushBytes = std::size_t{256} << 20;
-
-void check(gpu::Error error) {
-  if (error == gpu::kSuccess) return;
-  std::fprintf(stderr, "device: %s\n", gpu::error_text(error));
-  std::exit(1);
-}
-void check(const Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "%s\n", status.message().c_str());
-  std::exit(1);
-}
-
-struct Memory {
-  void* data = nullptr;
-  std::size_t bytes = 0;
-  explicit Memory(std::size_t n) : bytes(n) { check(gpu::allocate(&data, std::max<std::size_t>(n, 256))); }
-  template <class T>
-  explicit Memory(const std::vector<T>& values) : Memory(values.size() * sizeof(T)) {
-    check(gpu::copy_to_device(data, values.data(), bytes));
-  }
-  ~Memory() { (void)gpu::release(data); }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
-};
-
-class Clock {
- public:
-  Clock() : flush_(kFlushBytes) {
-    check(gpu::make_stream(&stream_));
-    check(gpu::make_event(&from_));
-    check(gpu::make_event(&to_));
-  }
-  // Microseconds of one replay of what `enqueue` puts on the stream.
-  double microseconds(const std::function<void(gpu::StreamHandle)>& enqueue, bool cold, int repeats = 60) {
-    gpu::GraphHandle graph;
-    gpu::GraphExecHandle exec;
-    check(gpu::begin_capture(stream_));
-    enqueue(stream_);
-    check(gpu::end_capture(stream_, &graph));
-    check(gpu::instantiate(&exec, graph));
-    std::vector<float> times;
-    for (int i = 0; i < repeats + 5; ++i) {
-      if (cold) check(gpu::fill_bytes(flush_.data, i, kFlushBytes, stream_));
-      check(gpu::record(from_, stream_));
-      check(gpu::replay(exec, stream_));
-      check(gpu::record(to_, stream_));
-      check(gpu::synchronize(to_));
-      float ms = 0;
-      check(gpu::elapsed_ms(&ms, from_, to_));
-      if (i >= 5) times.push_back(ms * 1000);
-    }
-    gpu::end_graph(graph, exec);
-    std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
-    return times[times.size() / 2];
-  }
-
- private:
-  gpu::StreamHandle stream_ = nullptr;
-  gpu::EventHandle from_ = nullptr, to_ = nullptr;
-  Memory flush_;
-};
 
 __global__ void nothing_kernel() {}
 
@@ -111,19 +45,6 @@ struct Result {
   double warm, cold, floor, peer_warm, target;
 };
 
-template <class Args>
-std::function<void(gpu::StreamHandle)> call(const Args& args, Memory& workspace) {
-  Plan<Args> planned;
-  check(plan(args, {}, planned));
-  if (planned.workspace_bytes > workspace.bytes) {
-    std::fprintf(stderr, "workspace too small: %zu\n", planned.workspace_bytes);
-    std::exit(1);
-  }
-  return [=, &workspace](gpu::StreamHandle stream) {
-    check(run(planned, args, {workspace.data, workspace.bytes}, {stream, nullptr}));
-  };
-}
-
 std::vector<std::int32_t> sorted_sample(std::int64_t rows, std::int64_t places, std::int64_t from) {
   std::mt19937_64 random(7);
   std::vector<std::int32_t> all;
@@ -147,20 +68,8 @@ std::vector<std::int32_t> sorted_sample(std::int64_t rows, std::int64_t places, 
 class Bench {
  public:
   Bench() : workspace_(std::size_t{128} << 20), scores_(std::size_t{96} * kWidth * 4) {
-    Memory other(std::size_t{1} << 30);
-    // Clocks rise only under work.
-    (void)clock_.microseconds(
-        [&](gpu::StreamHandle s) { check(gpu::fill_bytes(other.data, 1, other.bytes, s)); }, false, 400);
-    const auto copied = clock_.microseconds(
-        [&](gpu::StreamHandle s) {
-          check(gpu::copy_on_device(other.data, static_cast<char*>(other.data) + (512 << 20), 512 << 20, s));
-        },
-        false, 20);
-    const auto filled = clock_.microseconds(
-        [&](gpu::StreamHandle s) { check(gpu::fill_bytes(other.data, 1, std::size_t{1} << 30, s)); }, false,
-        20);
-    copy_per_us_ = 2.0 * (512 << 20) / copied;
-    fill_per_us_ = static_cast<double>(1 << 30) / filled;
+    copy_per_us_ = clock_.copy_speed();
+    fill_per_us_ = clock_.fill_speed();
     empty_ = clock_.microseconds([](gpu::StreamHandle s) { nothing_kernel<<<1, 32, 0, s>>>(); }, false);
     refill();
   }
@@ -177,7 +86,7 @@ class Bench {
   void mask(std::int64_t rows, std::int64_t live, WriteRange range, double target, bool peer) {
     const Memory list(sorted_sample(rows, kPlaces, live / 8)),
         end(std::vector<std::int32_t>(rows, static_cast<std::int32_t>(live)));
-    const auto ours = call(mask_args(rows, list, end, range), workspace_);
+    const auto ours = planned_call(mask_args(rows, list, end, range), workspace_);
     const double kept = std::min<double>(kPlaces * 8, live);
     const double written = (range == WriteRange::full ? kWidth : live) - kept;
     Result r{std::string("candidate_mask ") + (range == WriteRange::full ? "full" : "live") + " " +
@@ -214,7 +123,7 @@ class Bench {
     a.candidates = Tensor::dense(list.data, DType::i32, {rows, kPlaces}, kDevice);
     a.bounds.end = Tensor::dense(end.data, DType::i32, {rows}, kDevice);
     a.order = order;
-    const auto ours = call(a, workspace_);
+    const auto ours = planned_call(a, workspace_);
     results_.push_back({std::string("candidate_blocks ") +
                             (order == CandidateOrder::by_score ? "by score " : "") + std::to_string(rows) +
                             " x " + std::to_string(live) + " best 2048 of 8",
@@ -240,7 +149,7 @@ class Bench {
       a.all = Tensor::dense(all.data, DType::u32, {1, (shape.rows + 127) / 128, (shape.words + 127) / 128},
                             kDevice);
     }
-    const auto ours = call(a, workspace_);
+    const auto ours = planned_call(a, workspace_);
     const double floor = (rows * kPlaces * 4.0 + shape.rows * shape.words * 4.0) / copy_per_us_;
     Result r{"packed_mask " + std::to_string(rows) + " x " + std::to_string(keys) +
                  (summary ? " with summary" : ""),
@@ -315,9 +224,10 @@ class Bench {
 };
 
 }  // namespace
-}  // namespace keysieve
+}  // namespace keysieve::bench
 
 int main(int argc, char** argv) {
+  using namespace keysieve::bench;
   using namespace keysieve;
   if (const char* refusal = gpu::device_refusal(kDevice)) {
     std::printf("gpu_selection_bench: skipped, %s\n", refusal);

@@ -7,7 +7,6 @@
 #include "contract/packed_mask.hpp"
 #include "contract/topk.hpp"
 #include "contract/translate.hpp"
-#include "cuda/sm90/topk_cluster.hpp"
 #include "gpu/device.hpp"
 #include "gpu/kernels.hpp"
 
@@ -30,8 +29,8 @@ constexpr Kernel<CandidateBlocksArgs> kCandidateBlocks[] = {
     entry<gpu::CandidateBlocksRadix>("cuda.candidate_blocks.radix")};
 constexpr Kernel<CandidateMaskArgs> kCandidateMask[] = {
     entry<gpu::CandidateMaskBitmap>("cuda.candidate_mask.bitmap")};
-constexpr Kernel<TopkArgs> kTopk[] = {entry<cuda::TopkCluster>("cuda.sm90.topk.cluster"),
-                                      entry<gpu::TopkSelect>("cuda.topk.select"),
+constexpr Kernel<TopkArgs> kTopk[] = {entry<gpu::TopkHeld>("cuda.topk.held"),
+                                      entry<gpu::TopkStream>("cuda.topk.stream"),
                                       entry<gpu::TopkRadix>("cuda.topk.radix")};
 constexpr Kernel<TranslateArgs> kTranslate[] = {entry<gpu::TranslateRows>("cuda.translate.rows")};
 constexpr Kernel<PackedMaskArgs> kPackedMask[] = {entry<gpu::PackedMaskShared>("cuda.packed_mask.shared")};

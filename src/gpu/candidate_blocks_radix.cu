@@ -9,12 +9,14 @@
 //   4. Waves own contiguous ids; two passes of ballots place the selected ids in ascending order. Equal keys
 //      at the threshold go to the smaller ids. The newest block, never in the contest, takes its own place.
 //   5. Order by score: the selected ids are sorted with their keys.
+//   Rows of up to 16,384 blocks in ascending order do steps 2 to 4 in registers (candidate_blocks_held.cuh).
 //
 // Workspace: 4 bytes a block of the widest row for each row, and 8 a place when ordered by score. Shared
 // memory: 9 KiB and up to 128 KiB of keys.
 #include <algorithm>
 
 #include "gpu/block_maxima.hpp"
+#include "gpu/candidate_blocks_held.cuh"
 #include "gpu/device.hpp"
 #include "gpu/kernels.hpp"
 #include "gpu/key_threshold.hpp"
@@ -252,6 +254,22 @@ Status CandidateBlocksRadix::run(const CandidateBlocksArgs& a, const Launch& lau
   const Grid maxima_grid{static_cast<std::uint32_t>(rows) * m.parts.value, kMaximaThreads, 0, false, true};
   const Status status = launch_kernel("candidate_blocks", launch, maxima_grid, maxima, m);
   if (!status.ok()) return status;
+
+  if (a.order == CandidateOrder::ascending_id && most_blocks(a) <= kHeldMaxBlocks) {
+    HeldBlocksParams h{};
+    h.keys = m.keys;
+    h.key_row_stride = m.key_row_stride;
+    h.width = m.width;
+    h.bounds = m.bounds;
+    h.block_size = m.block_size;
+    h.candidates = static_cast<std::int32_t*>(a.candidates.data);
+    h.list_row_stride = a.candidates.stride[0];
+    h.list_stride = a.candidates.stride[1];
+    h.places = static_cast<std::uint32_t>(a.candidates.shape[1]);
+    h.faults = m.faults;
+    const Grid grid{static_cast<std::uint32_t>(rows), 1024, 0, true};
+    return launch_kernel("candidate_blocks", launch, grid, candidate_blocks_held_kernel, h);
+  }
 
   SelectParams s{};
   s.keys = m.keys;

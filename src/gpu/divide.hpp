@@ -10,12 +10,12 @@ namespace keysieve::gpu {
 // Exact for dividends below 2^31: with shift = ceil(log2 d) and multiplier = ceil(2^(31 + shift) / d) the
 // error stays under 2^-31 of the quotient (Granlund and Montgomery).
 struct Divisor {
-  std::uint32_t value = 1;
-  std::uint32_t multiplier = 0;
-  std::uint32_t shift = 0;
+  std::uint32_t value;
+  std::uint32_t multiplier;
+  std::uint32_t shift;
 
   Divisor() = default;
-  explicit Divisor(std::uint32_t d) : value(d) {
+  explicit Divisor(std::uint32_t d) : value(d), shift(0) {
     while ((std::uint64_t{1} << shift) < d) ++shift;
     multiplier = static_cast<std::uint32_t>(((std::uint64_t{1} << (31 + shift)) + d - 1) / d);
   }

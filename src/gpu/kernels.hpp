@@ -23,11 +23,21 @@ struct CandidateMaskBitmap : HostSide<CandidateMaskArgs> {
   static Status run(const CandidateMaskArgs& a, const Launch& launch);
 };
 
-// One pass behind a sampled threshold; a thread block a row.
-struct TopkSelect : HostSide<TopkArgs> {
+// Rows whose keys fit one thread block's registers.
+struct TopkHeld : HostSide<TopkArgs> {
   static const char* refuses(const TopkArgs& a);
   static std::size_t workspace_bytes(const TopkArgs& a, std::int32_t concurrency);
   static Status run(const TopkArgs& a, const Launch& launch);
+};
+
+// Longer rows in one pass behind a sampled threshold, by one thread block or several.
+struct TopkStream : HostSide<TopkArgs> {
+  static const char* refuses(const TopkArgs& a);
+  static std::size_t workspace_bytes(const TopkArgs& a, std::int32_t concurrency);
+  static Status run(const TopkArgs& a, const Launch& launch);
+  // With so many thread blocks a row, for tests: the plan must not show in the result.
+  static std::size_t workspace_bytes_in_parts(const TopkArgs& a, std::uint32_t parts);
+  static Status run_in_parts(const TopkArgs& a, const Launch& launch, std::uint32_t parts);
 };
 
 // Any k and any candidate list, in several passes.

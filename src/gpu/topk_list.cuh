@@ -1,211 +1,141 @@
-// topk_list: the elements that reach a threshold, in order, from registers or streamed.
+// topk_list: the elements of a row that may be among its k best, in order, in shared memory.
 #pragma once
 
-#include "gpu/topk_words.cuh"
+#include "gpu/topk_cut.cuh"
 
 namespace keysieve::gpu {
 
-// All threads give the least and the greatest key that they listed; read after the next barrier.
-__device__ inline void block_note_range(std::uint32_t low, std::uint32_t high, SelectWords& words) {
-  low = wave_min(low);
-  high = wave_max(high);
-  if (lane_id() == 0 && low <= high) {
-    atomicMin(&words.low, low);
-    atomicMax(&words.high, high);
-  }
+// In dynamic shared memory: offsets in bytes; keys come first.
+struct ListLayout {
+  std::uint32_t capacity = 0;
+  std::uint32_t elements = 0, bytes = 0;
+};
+
+inline ListLayout list_layout(std::uint32_t capacity) { return {capacity, capacity * 4, capacity * 8}; }
+
+#if defined(__CUDACC__) || defined(__HIPCC__)
+
+struct SurvivorList {
+  std::uint32_t* keys;
+  std::uint32_t* elements;
+  std::uint32_t capacity;
+};
+
+__device__ inline SurvivorList survivor_list(const ListLayout& l, unsigned char* memory) {
+  return {reinterpret_cast<std::uint32_t*>(memory), reinterpret_cast<std::uint32_t*>(memory + l.elements),
+          l.capacity};
 }
 
-// Lists the survivors of a slice that the threads hold in registers; returns their number. If they exceed the
-// list's room, nothing is listed.
-template <int kThreads, class Scores, bool kListed>
-__device__ std::uint32_t block_list_held(const TopkParams& p, const RowElements<Scores, kListed>& elements,
-                                         std::uint32_t from, std::uint32_t to,
-                                         const uint4 (&held)[kHeldVectors<Scores>], float pass_from,
-                                         Survivor* list, SelectWords& words) {
-  constexpr int kVector = Scores::kVector, kHeld = kHeldVectors<Scores>;
+// Notes the greatest key of what is about to be listed.
+__device__ inline void wave_note_greatest(std::uint32_t greatest, CutMemory& m) {
+  greatest = wave_max(greatest);
+  if (lane_id() == 0) atomicMax(&m.high, greatest);
+}
+
+// Appends, in order, which of the threads' four keys are `least` or more; the keys of a thread belong to elements from
+// `first` on. Returns the new size. One barrier.
+template <int kThreads>
+__device__ std::uint32_t block_append(const uint4& four, std::uint32_t first, std::uint32_t least,
+                                      std::uint32_t size, const SurvivorList& list, CutMemory& m) {
   constexpr int kWaves = kThreads / kWave;
-  // One word counts all of a thread's vectors, a field each: a wave has at most 128 (bf16: 256) in a field.
-  constexpr int kField = 32 / kHeld;
-  static_assert(kWave * kVector < 1 << kField);
-  std::uint32_t passed = 0, counts = 0;
+  const std::uint32_t keys[4] = {four.x, four.y, four.z, four.w};
+  std::uint32_t before = 0, of_this_wave = 0;
 #pragma unroll
-  for (int u = 0; u < kHeld; ++u) {
-    const std::uint32_t v = from + u * kThreads + threadIdx.x;
-    std::uint32_t bits = 0;
-#pragma unroll
-    for (int j = 0; j < kVector; ++j) bits |= Scores::value(held[u], j) < pass_from ? 0 : 1u << j;
-    bits &= v < to ? elements.valid(v) : 0;
-    passed |= bits << (u * kVector);
-    counts += static_cast<std::uint32_t>(__popc(bits)) << (u * kField);
+  for (int j = 0; j < 4; ++j) {
+    const LaneMask lanes = wave_ballot(keys[j] >= least);
+    before += popcount(lanes & lanes_before());
+    of_this_wave += popcount(lanes);
   }
-  std::uint32_t before = counts;
-#pragma unroll
-  for (int distance = 1; distance < kWave; distance *= 2) {
-    const std::uint32_t other = wave_shuffle_up(before, distance);
-    if (lane_id() >= distance) before += other;
-  }
-  if (lane_id() == kWave - 1) words.counts[wave_id()] = before;
-  before -= counts;
+  if (lane_id() == 0) m.counts[wave_id()] = of_this_wave;
   __syncthreads();
-  // Sums over waves take 16 bits a field.
-  const std::uint32_t of_wave = lane_id() < kWaves ? words.counts[lane_id()] : 0;
-  std::uint32_t total = 0, places[kHeld];
+  const std::uint32_t of_wave = lane_id() < kWaves ? m.counts[lane_id()] : 0;
+  const std::uint32_t sums = wave_sum(of_wave | (lane_id() < wave_id() ? of_wave << 16 : 0));  // 16 bits each
+  std::uint32_t at = size + (sums >> 16) + before;
 #pragma unroll
-  for (int half = 0; half < 16 / kField; ++half) {
-    const std::uint32_t fields = of_wave >> (half * kField) & ((1u << kField) - 1) * 0x10001u;
-    const std::uint32_t sums = wave_sum(fields);
-    const std::uint32_t sums_before = wave_sum(lane_id() < wave_id() ? fields : 0);
-    places[half] = (sums & 0xffff) | (sums_before & 0xffff) << 16;
-    places[half + 16 / kField] = sums >> 16 | (sums_before & 0xffff0000u);
+  for (int j = 0; j < 4; ++j) {
+    if (keys[j] < least) continue;
+    list.keys[at] = keys[j];
+    list.elements[at] = first + j;
+    ++at;
   }
-#pragma unroll
-  for (int u = 0; u < kHeld; ++u) {
-    const std::uint32_t of_vectors = places[u] & 0xffff;
-    places[u] = total + (places[u] >> 16) + (before >> (u * kField) & ((1u << kField) - 1));
-    total += of_vectors;
-  }
-  if (total > p.capacity) return total;
-  std::uint32_t low = ~0u, high = 0;
-#pragma unroll
-  for (int u = 0; u < kHeld; ++u) {
-    std::uint32_t e = elements.element(from + u * kThreads + threadIdx.x);
-    Survivor* at = list + places[u];
-#pragma unroll
-    for (int j = 0; j < kVector; ++j) {
-      if ((passed >> (u * kVector + j) & 1) != 0) {
-        const std::uint32_t key = key_of(Scores::value(held[u], j));
-        *at = {e + j, key};
-        ++at;
-        low = min(low, key);
-        high = max(high, key);
-      }
-    }
-  }
-  block_note_range(low, high, words);
-  return total;
+  return size + (sums & 0xffff);
 }
 
-// Lists the survivors of vectors [from, to), any number of them, chunk by chunk: a bit for each element, then
-// the set bits in order, at last their keys. A wave has kUnit groups in flight.
-template <int kThreads, std::uint32_t kUnit, class Scores, bool kListed>
-__device__ std::uint32_t block_list_streamed(const TopkParams& p,
-                                             const RowElements<Scores, kListed>& elements, std::uint32_t from,
-                                             std::uint32_t to, float pass_from, Survivor* list,
-                                             std::uint32_t* bitmap, std::uint32_t* prefix,
-                                             SelectWords& words) {
-  constexpr std::uint32_t kVector = Scores::kVector, kWaves = kThreads / kWave;
-  constexpr std::uint32_t kGroupBytes = kVector * sizeof(LaneMask);
-  constexpr std::uint32_t kGroups =
-      kChunkBytes / kGroupBytes < kChunkGroups ? kChunkBytes / kGroupBytes : kChunkGroups;
-  constexpr std::uint32_t kEach = kGroups / kThreads > 0 ? kGroups / kThreads : 1;
-  LaneMask* masks = reinterpret_cast<LaneMask*>(bitmap);
-  // Vectors [inner_from, inner_to) are whole and aligned.
-  const std::uint32_t inner_from = elements.vectors && !kListed ? (elements.lead > 0 ? 1 : 0) : to;
-  const std::uint32_t inner_to = (elements.size + elements.lead) / kVector;
-  const typename Scores::Word* base = elements.first - elements.lead;
-  std::uint32_t listed = 0;
-  for (std::uint32_t chunk = from; chunk < to; chunk += kGroups * kWave) {
-    const std::uint32_t groups = min(kGroups, (to - chunk + kWave - 1) / kWave);
-    const auto mark = [&](std::uint32_t group, const uint4& raw, std::uint32_t valid) {
-      LaneMask lanes[kVector];
-#pragma unroll
-      for (std::uint32_t j = 0; j < kVector; ++j)
-        lanes[j] =
-            wave_ballot(!(Scores::value(raw, static_cast<int>(j)) < pass_from) && (valid >> j & 1) != 0);
-      if (lane_id() == 0) {
-#pragma unroll
-        for (std::uint32_t j = 0; j < kVector; ++j) masks[group * kVector + j] = lanes[j];
-      }
-    };
-    const auto is_inner = [&](std::uint32_t unit) {
-      const std::uint32_t v = chunk + unit * kWave;
-      return unit + kUnit <= groups && v >= inner_from && v + kUnit * kWave <= min(inner_to, to);
-    };
-    const auto fetch = [&](std::uint32_t unit, uint4(&raw)[kUnit]) {
-#pragma unroll
-      for (std::uint32_t x = 0; x < kUnit; ++x)
-        raw[x] = __ldg(reinterpret_cast<const uint4*>(
-            base + static_cast<std::int64_t>(chunk + (unit + x) * kWave + lane_id()) * kVector));
-    };
-    uint4 next[kUnit];
-    std::uint32_t unit = wave_id() * kUnit;
-    bool inner = unit < groups && is_inner(unit);
-    if (inner) fetch(unit, next);
-    for (; unit < groups; unit += kWaves * kUnit) {
-      const std::uint32_t following = unit + kWaves * kUnit;
-      const bool following_inner = following < groups && is_inner(following);
-      if (inner) {
-        uint4 raw[kUnit];
-#pragma unroll
-        for (std::uint32_t x = 0; x < kUnit; ++x) raw[x] = next[x];
-        if (following_inner) fetch(following, next);
-#pragma unroll
-        for (std::uint32_t x = 0; x < kUnit; ++x) mark(unit + x, raw[x], (1u << kVector) - 1);
-      } else {
-        if (following_inner) fetch(following, next);
-        for (std::uint32_t x = 0; x < kUnit && unit + x < groups; ++x) {
-          const std::uint32_t v = chunk + (unit + x) * kWave + lane_id();
-          std::uint32_t valid = 0;
-          const uint4 raw = v < to ? elements.load(v, valid) : make_uint4(0, 0, 0, 0);
-          mark(unit + x, raw, valid);
-        }
-      }
-      inner = following_inner;
-    }
-    __syncthreads();
-
-    // Where each group's survivors go; then a mask a thread at a time, so that crowds are shared out.
-    std::uint32_t sum = 0;
-#pragma unroll
-    for (std::uint32_t i = 0; i < kEach; ++i) {
-      const std::uint32_t g = threadIdx.x * kEach + i;
-      if (g < groups)
-#pragma unroll
-        for (std::uint32_t j = 0; j < kVector; ++j) sum += popcount(masks[g * kVector + j]);
-    }
-    std::uint32_t total;
-    std::uint32_t at = listed + block_sum_before<kThreads>(sum, words.cut.waves, total);
-#pragma unroll
-    for (std::uint32_t i = 0; i < kEach; ++i) {
-      const std::uint32_t g = threadIdx.x * kEach + i;
-      if (g >= groups) break;
-      prefix[g] = at;
-#pragma unroll
-      for (std::uint32_t j = 0; j < kVector; ++j) at += popcount(masks[g * kVector + j]);
-    }
-    __syncthreads();
-    for (std::uint32_t w = threadIdx.x; w < groups * kVector; w += kThreads) {
-      LaneMask left = masks[w];
-      if (left == 0) continue;
-      const std::uint32_t g = w / kVector, j = w % kVector;
-      const std::uint32_t base_at = prefix[g];
-      if (base_at >= p.capacity) continue;
-      while (left != 0) {
-        const int lane = first_lane(left);
-        left &= left - 1;
-        // Before it: all of the group's elements in lanes before, and those of its lane in masks before.
-        const LaneMask lower = (LaneMask{1} << lane) - 1;
-        std::uint32_t place = base_at;
-#pragma unroll
-        for (std::uint32_t i = 0; i < kVector; ++i)
-          place += popcount(masks[g * kVector + i] & (i < j ? (lower << 1 | 1) : lower));
-        if (place < p.capacity)
-          list[place].element = elements.element(chunk + g * kWave + static_cast<std::uint32_t>(lane)) + j;
-      }
-    }
-    listed += total;
-    __syncthreads();
-  }
-  std::uint32_t low = ~0u, high = 0;
-#pragma unroll 4
-  for (std::uint32_t i = threadIdx.x; i < min(listed, p.capacity); i += kThreads) {
-    const std::uint32_t key = key_of(elements.score(list[i].element));
-    list[i].key = key;
-    low = min(low, key);
-    high = max(high, key);
-  }
-  block_note_range(low, high, words);
-  return listed;
+// The cut of the list's keys, all of which are `low` or more, after a barrier.
+template <int kThreads>
+__device__ Cut block_cut_list(const SurvivorList& list, std::uint32_t size, std::uint32_t k,
+                              std::uint32_t low, CutBlock& block) {
+  const auto each = [&](auto&& f) {
+    for (std::uint32_t i = threadIdx.x; i < size; i += kThreads) f(list.keys[i]);
+  };
+  return block_cut<kThreads>(each, k, low, block.m.high, 0, block);
 }
+
+// Calls put(place, i) for what the cut selects, in order; returns how many they are. Each wave has a run of the list;
+// one pass counts, one puts. One barrier.
+template <int kThreads, class Put>
+__device__ std::uint32_t block_pick_list(const SurvivorList& list, std::uint32_t size, const Cut& cut,
+                                         CutMemory& m, Put&& put) {
+  constexpr int kWaves = kThreads / kWave;
+  const std::uint32_t run = (size + kThreads - 1) / kThreads * kWave;
+  const std::uint32_t begin = min(size, wave_id() * run), end = min(size, begin + run);
+  const auto key_at = [&](std::uint32_t i) { return i < end ? list.keys[i] : 0; };
+  // Keys above the cut count in the lower half, those that equal it in the upper.
+  std::uint32_t counts = 0;
+  for (std::uint32_t from = begin; from < end; from += kWave) {
+    const std::uint32_t key = key_at(from + lane_id());
+    counts += popcount(wave_ballot(key > cut.least)) + (popcount(wave_ballot(key == cut.least)) << 16);
+  }
+  if (lane_id() == 0) m.counts[wave_id()] = counts;
+  __syncthreads();
+  const std::uint32_t of_wave = lane_id() < kWaves ? m.counts[lane_id()] : 0;
+  const std::uint32_t all = wave_sum(of_wave), before = wave_sum(lane_id() < wave_id() ? of_wave : 0);
+  const std::uint32_t ties = cut.partial ? cut.ties : ~0u;
+  std::uint32_t above = before & 0xffff, equal = before >> 16;
+  for (std::uint32_t from = begin; from < end; from += kWave) {
+    const std::uint32_t i = from + lane_id();
+    const std::uint32_t key = key_at(i);
+    const LaneMask aboves = wave_ballot(key > cut.least), equals = wave_ballot(key == cut.least);
+    const std::uint32_t my_equal = equal + popcount(equals & lanes_before());
+    if (key > cut.least || (key == cut.least && my_equal < ties))
+      put(above + popcount(aboves & lanes_before()) + min(my_equal, ties), i);
+    above += popcount(aboves);
+    equal += popcount(equals);
+  }
+  return (all & 0xffff) + min(all >> 16, ties);
+}
+
+// Shrinks a list of more than k to its k best; returns the least key among these. `items` is room for k. Begins and
+// ends with a barrier.
+template <int kThreads>
+__device__ std::uint32_t block_shrink(const SurvivorList& list, std::uint32_t size, std::uint32_t k,
+                                      std::uint32_t low, std::uint32_t* items, CutBlock& block) {
+  constexpr int kMost = 4096 / kThreads;
+  __syncthreads();
+  const Cut cut = block_cut_list<kThreads>(list, size, k, low, block);
+  (void)block_pick_list<kThreads>(list, size, cut, block.m,
+                                  [&](std::uint32_t place, std::uint32_t i) { items[place] = i; });
+  __syncthreads();
+  std::uint32_t keys[kMost], elements[kMost];
+#pragma unroll
+  for (int s = 0; s < kMost; ++s) {
+    const std::uint32_t place = s * kThreads + threadIdx.x;
+    if (place >= k) continue;
+    keys[s] = list.keys[items[place]];
+    elements[s] = list.elements[items[place]];
+  }
+  __syncthreads();
+#pragma unroll
+  for (int s = 0; s < kMost; ++s) {
+    const std::uint32_t place = s * kThreads + threadIdx.x;
+    if (place >= k) continue;
+    list.keys[place] = keys[s];
+    list.elements[place] = elements[s];
+  }
+  __syncthreads();
+  return cut.least;
+}
+
+#endif
 
 }  // namespace keysieve::gpu

@@ -6,11 +6,14 @@
 //      stable radix sort over 8 bits follow.
 //
 // Right for everything; takes five times as long as reading the row. Workspace: topk_radix_room() for each
-// thread block. Shared memory: 36 KiB.
+// thread block. Shared memory: 34 KiB.
 #include <algorithm>
 
+#include "gpu/device.hpp"
 #include "gpu/kernels.hpp"
-#include "gpu/topk_select.cuh"
+#include "gpu/topk_cut.cuh"
+#include "gpu/topk_variant.hpp"
+#include "gpu/topk_writer.cuh"
 
 namespace keysieve::gpu {
 namespace {
@@ -127,13 +130,93 @@ __device__ std::uint32_t block_sorted_candidates(const TopkParams& p, std::int64
   return distinct;
 }
 
+// A selected element.
+struct __align__(8) Survivor {
+  std::uint32_t element, key;
+};
+
+struct Collected {
+  std::uint32_t above, equal;
+};
+
+// Lists, in order, the elements above the cut's key and the first cut.ties that equal it.
+template <class Scores, bool kListed>
+__device__ std::uint32_t block_collect(const RowElements<Scores, kListed>& elements, const Cut& cut,
+                                       Survivor* list, std::uint32_t* waves) {
+  constexpr std::uint32_t kVector = Scores::kVector;
+  const std::uint32_t vectors = elements.vector_count();
+  Collected all{0, 0};
+  for (std::uint32_t tile = 0; tile < vectors; tile += kThreads) {
+    const std::uint32_t v = tile + threadIdx.x;
+    std::uint32_t valid = 0;
+    const uint4 raw = v < vectors ? elements.load(v, valid) : make_uint4(0, 0, 0, 0);
+    std::uint32_t aboves = 0, equals = 0;
+#pragma unroll
+    for (std::uint32_t j = 0; j < kVector; ++j) {
+      const std::uint32_t key = key_of(Scores::value(raw, static_cast<int>(j)));
+      if ((valid >> j & 1) == 0) continue;
+      if (key > cut.least) aboves |= 1u << j;
+      if (key == cut.least) equals |= 1u << j;
+    }
+    std::uint32_t total;
+    const std::uint32_t before = block_sum_before<kThreads>(
+        static_cast<std::uint32_t>(__popc(aboves) | __popc(equals) << 16), waves, total);
+    std::uint32_t above = all.above + (before & 0xffff), equal = all.equal + (before >> 16);
+#pragma unroll
+    for (std::uint32_t j = 0; j < kVector; ++j) {
+      const bool is_above = (aboves >> j & 1) != 0, is_equal = (equals >> j & 1) != 0;
+      if (is_above || (is_equal && equal < cut.ties)) {
+        const std::uint32_t at = above + min(equal, cut.ties);
+        list[at] = {elements.element(v) + j, key_of(Scores::value(raw, static_cast<int>(j)))};
+      }
+      above += is_above ? 1 : 0;
+      equal += is_equal ? 1 : 0;
+    }
+    all.above += total & 0xffff;
+    all.equal += total >> 16;
+  }
+  __syncthreads();
+  return all.above + min(all.equal, cut.ties);
+}
+
+// The exact cut of a row by three digits of the keys, and with it the selection in `list`; returns its size.
+template <class Scores, bool kListed>
+__device__ std::uint32_t block_radix(const TopkParams& p, const RowElements<Scores, kListed>& elements,
+                                     Survivor* list, CutMemory& m) {
+  const std::uint32_t lowest = floor_key(p), vectors = elements.vector_count();
+  std::uint32_t prefix = 0, need = p.k;
+  bool all = false;
+  for (int digit = 0; digit < 3 && !all; ++digit) {
+    const int shift = digit == 0 ? 21 : digit == 1 ? 10 : 0;
+    const int above_shift = digit == 1 ? 21 : 10;
+    const std::uint32_t mask = digit == 2 ? 1023 : kBins - 1;
+    for (std::uint32_t b = threadIdx.x; b < kBins; b += kThreads) m.bins[0][b] = 0;
+    __syncthreads();
+    for (std::uint32_t v = threadIdx.x; v < vectors; v += kThreads) {
+      std::uint32_t valid;
+      const uint4 raw = elements.load(v, valid);
+#pragma unroll
+      for (int j = 0; j < Scores::kVector; ++j) {
+        const std::uint32_t key = key_of(Scores::value(raw, j));
+        if ((valid >> j & 1) != 0 && key >= lowest && (digit == 0 || key >> above_shift == prefix))
+          atomicAdd(&m.bins[0][key >> shift & mask], 1u);
+      }
+    }
+    __syncthreads();
+    block_find_bin<kThreads>(m.bins[0], need, m);
+    all = m.inside == 0;  // fewer than k may be selected at all
+    if (all) break;
+    need -= m.above;
+    prefix = digit == 0 ? m.bin : digit == 1 ? prefix << 11 | m.bin : prefix << 10 | m.bin;
+    __syncthreads();
+  }
+  return block_collect(elements, all ? Cut{lowest - 1, 0, false} : Cut{prefix, need, true}, list, m.waves);
+}
+
 template <class Scores, bool kListed>
 __global__ void __launch_bounds__(kThreads, 1) topk_radix_kernel(const __grid_constant__ RadixParams params) {
-  __shared__ SelectWords words;
-  __shared__ union {
-    std::uint32_t bins[2][kBins];
-    SortMemory sort;
-  } memory;
+  __shared__ CutMemory m;
+  __shared__ SortMemory sort;
   const TopkParams& p = params.topk;
   std::uint32_t* room =
       params.workspace + std::size_t{blockIdx.x} * ((4 * params.room.candidates + 6 * params.room.picks));
@@ -148,33 +231,32 @@ __global__ void __launch_bounds__(kThreads, 1) topk_radix_kernel(const __grid_co
   const Pairs picks{take(params.room.picks), take(params.room.picks)};
   const Pairs spare{take(params.room.picks), take(params.room.picks)};
 
-  for (std::int64_t row = blockIdx.x; row < p.rows; row += gridDim.x) {
-    const RowRange visible =
-        row_range(p.bounds, static_cast<std::uint32_t>(row), p.compact ? kMaxInt32 : p.width);
+  for (std::uint32_t row = blockIdx.x; row < p.rows; row += gridDim.x) {
+    const RowRange visible = row_range(p.bounds, row, p.compact ? kMaxInt32 : p.width);
     const std::int64_t live = p.k == 0 ? 0 : visible.end - visible.start;
     RowElements<Scores, kListed> elements = row_elements<Scores, kListed>(p, row, visible.start);
     if constexpr (kListed) {
       const std::int64_t block = p.block_size.value;
-      const std::uint32_t listed = block_sorted_candidates(p, row, (live + block - 1) / block, sorted,
-                                                           distinct, memory.sort, words.cut.waves);
+      const std::uint32_t listed =
+          block_sorted_candidates(p, row, (live + block - 1) / block, sorted, distinct, sort, m.waves);
       elements.list(p, live, listed, distinct.keys, p.compact ? distinct.values : nullptr);
     } else {
       elements.size = static_cast<std::uint32_t>(live);
     }
-    const std::uint32_t size = team_radix<kThreads>(p, elements, Solo{}, 0, elements.vector_count(), list,
-                                                    memory.bins[0], memory.bins[1], words);
-    const RowWriter<RowElements<Scores, kListed>> writer(p, elements, row, visible.start);
+    const std::uint32_t size = block_radix(p, elements, list, m);
+    const RowWriter<RowElements<Scores, kListed>> writer(p, elements, row,
+                                                         static_cast<std::uint32_t>(visible.start));
     if (p.by_score) {
       // The greatest keys first; picks are in column order, and the sort keeps that among equal keys.
       for (std::uint32_t i = threadIdx.x; i < size; i += kThreads) {
         picks.keys[i] = ~list[i].key;
         picks.values[i] = list[i].element;
       }
-      block_sort_pairs(picks, spare, size, memory.sort, words.cut.waves);
-      writer.template block_write<kThreads>(size, words.cut.waves,
+      block_sort_pairs(picks, spare, size, sort, m.waves);
+      writer.template block_write<kThreads>(size, m.waves,
                                             [&](std::uint32_t at) { return picks.values[at]; });
     } else {
-      writer.template block_write<kThreads>(size, words.cut.waves,
+      writer.template block_write<kThreads>(size, m.waves,
                                             [&](std::uint32_t at) { return list[at].element; });
     }
     __syncthreads();
@@ -208,7 +290,7 @@ std::size_t TopkRadix::workspace_bytes(const TopkArgs& a, std::int32_t) {
 Status TopkRadix::run(const TopkArgs& a, const Launch& launch) {
   RadixParams p{topk_params(a), static_cast<std::uint32_t*>(launch.workspace.data), topk_radix_room(a)};
   const Grid grid{static_cast<std::uint32_t>(topk_radix_blocks(a)), kThreads, 0, false};
-  return select_variant(a, p.topk, kThreads, [&](auto scores, auto, auto listed) {
+  return topk_variant(a, [&](auto scores, auto listed) {
     return launch_kernel("topk", launch, grid, topk_radix_kernel<decltype(scores), listed.value>, p);
   });
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "gpu/divide.hpp"
+#include "gpu/faults.hpp"
 #include "gpu/page_slot.hpp"
 #include "gpu/row_range.hpp"
 #include "gpu/vendor.hpp"
@@ -30,30 +31,29 @@ Matrix<T> matrix(const Tensor& t) {
   return {static_cast<T*>(t.data), t.stride[0], t.rank > 1 ? t.stride[1] : 0};
 }
 
+enum TopkFault { kTieShort, kEdgeLost, kMisled, kJoinOrder, kFloorIgnored };
+
+// What every call reads comes first: each further 64 bytes of a kernel's parameters cost a miss.
 struct TopkParams {
   const void* scores;
-  std::int64_t row_stride, width, rows;
+  std::int64_t row_stride, width;
   RowBounds bounds;
+  std::uint32_t k;
+  bool
+      plain;  // one store a place is all: columns as i32, in order, one next to the other, and no other outputs
+  bool compact, skip_minus_infinity, by_score, out_wide;
+  TopkSpace space;
+  void* out;
+  std::int64_t out_row_stride, out_column_stride;
+  IntList offset;
+  Matrix<std::int32_t> counts, raw;
+  Matrix<float> values;
   Matrix<const std::int32_t> candidates;
   std::uint32_t candidate_count = 0;
   Divisor block_size;
-  bool compact, skip_minus_infinity, by_score;
-  TopkSpace space;
-  IntList offset;
+  std::int64_t rows;
   PageSlots pages;
-  std::uint32_t k;
-  void* out;
-  bool out_wide;
-  std::int64_t out_row_stride, out_column_stride;
-  Matrix<float> values;
-  Matrix<std::int32_t> counts, raw;
-  // The plan: never changes a result.
-  std::uint32_t parts;     // thread blocks of a row
-  std::uint32_t capacity;  // places of the survivors' list
-  std::uint32_t target;    // survivors that a sampled threshold aims at
-  std::uint32_t hold;      // rows of at most so many elements are listed whole
-  // Where things lie in dynamic shared memory; the list comes first.
-  std::uint32_t bins, picks, order, bitmap, prefix, blocks, places, shared_bytes;
+  Faults faults;
 };
 
 inline TopkParams topk_params(const TopkArgs& a) {
@@ -80,8 +80,19 @@ inline TopkParams topk_params(const TopkArgs& a) {
   p.values = matrix<float>(a.values);
   p.counts = matrix<std::int32_t>(a.counts);
   p.raw = matrix<std::int32_t>(a.raw);
-  p.parts = 1;
+  p.plain = p.space != TopkSpace::paged && !p.by_score && !p.out_wide && p.out_column_stride == 1 &&
+            p.values.data == nullptr && p.raw.data == nullptr && p.counts.data == nullptr;
+  p.faults = active_fault({"gpu.topk.tie_short", "gpu.topk.edge_lost", "gpu.topk.misled",
+                           "gpu.topk.join_order", "gpu.topk.floor_ignored"});
   return p;
+}
+
+// The most elements that a row of these shapes can have.
+inline std::int64_t topk_elements(const TopkArgs& a) {
+  const std::int64_t width = a.scores.shape[1];
+  if (!a.candidates.given() || a.layout == ScoreLayout::compact || a.block_size >= width) return width;
+  // The product may not fit 64 bits: a list that is only read may repeat one element without end.
+  return a.candidates.shape[1] > width / a.block_size ? width : a.candidates.shape[1] * a.block_size;
 }
 
 #if defined(__CUDACC__) || defined(__HIPCC__)
@@ -92,9 +103,12 @@ inline constexpr std::uint32_t kKeyNan = 0xffffffffu;
 
 // Greater scores have greater keys; both zeros share one, and so do all NaNs, above infinity (TOP-K order).
 __device__ inline std::uint32_t key_of(float score) {
-  if (score != score) return kKeyNan;
-  const std::uint32_t bits = score == 0.f ? 0u : __float_as_uint(score);
+  const std::uint32_t bits = __float_as_uint(canonical(score));
   return bits ^ (static_cast<std::uint32_t>(static_cast<std::int32_t>(bits) >> 31) | 0x80000000u);
+}
+// The least key that may be selected.
+__device__ inline std::uint32_t floor_key(const TopkParams& p) {
+  return p.skip_minus_infinity && !p.faults.on(kFloorIgnored) ? kKeyMinusInfinity + 1 : kKeyMinusInfinity;
 }
 __device__ inline float score_of(std::uint32_t key) {
   return __uint_as_float((key & 0x80000000u) != 0 ? key ^ 0x80000000u : ~key);
@@ -104,8 +118,12 @@ __device__ inline float score_of(std::uint32_t key) {
 struct F32Scores {
   using Word = std::uint32_t;
   static constexpr int kVector = 4;
-  __device__ static uint4 lowest() { return make_uint4(0xff800000u, 0xff800000u, 0xff800000u, 0xff800000u); }
   __device__ static float value(Word word) { return __uint_as_float(word); }
+  // Four aligned scores as the bits of floats.
+  __device__ static void load_four(const Word* at, std::uint32_t (&bits)[4]) {
+    const uint4 four = __ldg(reinterpret_cast<const uint4*>(at));
+    bits[0] = four.x, bits[1] = four.y, bits[2] = four.z, bits[3] = four.w;
+  }
   __device__ static float value(const uint4& vector, int j) {
     return __uint_as_float(j == 0 ? vector.x : j == 1 ? vector.y : j == 2 ? vector.z : vector.w);
   }
@@ -116,8 +134,12 @@ struct F32Scores {
 struct Bf16Scores {
   using Word = std::uint16_t;
   static constexpr int kVector = 8;
-  __device__ static uint4 lowest() { return make_uint4(0xff80ff80u, 0xff80ff80u, 0xff80ff80u, 0xff80ff80u); }
   __device__ static float value(Word word) { return __uint_as_float(std::uint32_t{word} << 16); }
+  __device__ static void load_four(const Word* at, std::uint32_t (&bits)[4]) {
+    const uint2 pairs = __ldg(reinterpret_cast<const uint2*>(at));
+    bits[0] = pairs.x << 16, bits[1] = pairs.x & 0xffff0000u;
+    bits[2] = pairs.y << 16, bits[3] = pairs.y & 0xffff0000u;
+  }
   __device__ static float value(const uint4& vector, int j) {
     const std::uint32_t pair = j < 2 ? vector.x : j < 4 ? vector.y : j < 6 ? vector.z : vector.w;
     return __uint_as_float((j & 1) != 0 ? pair & 0xffff0000u : pair << 16);
@@ -141,8 +163,8 @@ struct RowElements {
   std::uint32_t lead;  // elements between the 16-byte border at or before element 0 and element 0
   bool vectors;        // whole vectors lie on 16-byte borders
   Divisor block_size;
-  const std::uint32_t* blocks = nullptr;
-  const std::uint32_t* places = nullptr;  // compact: a block's place in the list
+  const std::uint32_t* blocks;
+  const std::uint32_t* places;  // compact: a block's place in the list
 
   // Takes over the row's distinct blocks, ascending, of `live` columns.
   __device__ void list(const TopkParams& p, std::int64_t live, std::uint32_t listed,
@@ -187,15 +209,31 @@ struct RowElements {
     return __ldg(reinterpret_cast<const uint4*>(address(v * kVector)));
   }
 
-  // Vector v, all of whose places hold elements.
-  __device__ uint4 sample(std::uint32_t v) const {
-    const std::uint32_t e = element(v);
-    if (vectors) return __ldg(reinterpret_cast<const uint4*>(address(e)));
-    uint4 vector = make_uint4(0, 0, 0, 0);
+  // A vector that is whole and aligned.
+  __device__ uint4 load_inner(std::uint32_t v) const {
+    return __ldg(reinterpret_cast<const uint4*>(address(element(v))));
+  }
+
+  // A vector whose places all hold elements.
+  __device__ uint4 load_any(std::uint32_t v) const {
+    if (vectors) return load_inner(v);
+    std::uint32_t valid;
+    return load(v, valid);
+  }
+
+  // The keys of four elements from `e` on, which wraps below zero before element 0; 0 where there is none.
+  __device__ uint4 load_keys(std::uint32_t e) const {
+    std::uint32_t keys[4];
+    if (vectors && e < size && size - e >= 4) {
+      const Word* at = address(e);
+      Scores::load_four(at, keys);
 #pragma unroll
-    for (std::uint32_t j = 0; j < kVector; ++j)
-      Scores::put(vector, static_cast<int>(j), __ldg(address(e + j)));
-    return vector;
+      for (int j = 0; j < 4; ++j) keys[j] = key_of(__uint_as_float(keys[j]));
+    } else {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) keys[j] = e + j < size ? key_of(score(e + j)) : 0;
+    }
+    return make_uint4(keys[0], keys[1], keys[2], keys[3]);
   }
 
   // Vector v, never touching memory outside the row's elements; bit j of `valid`: place j holds one.

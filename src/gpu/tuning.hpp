@@ -16,14 +16,18 @@ struct Tuning {
   int maxima_min_columns;
   int maxima_max_parts;
   int select_cached_keys;
+  // topk: fewest elements of a row that are worth a thread block, and fewest thread blocks of a row worth a
+  // second kernel.
+  int topk_min_elements;
+  int topk_min_parts;
   // packed_mask: rows per processor from which a row gets 128 threads instead of 256, and 64.
   int packed_rows_for_128;
   int packed_rows_for_64;
 };
 
 inline constexpr Tuning kTunings[] = {
-    {80, 6, 2048, 22, 8, 2048, 64, 16384, 4, 16},
-    {90, 6, 2048, 22, 8, 2048, 64, 32768, 4, 16},
+    {80, 6, 2048, 22, 8, 2048, 64, 16384, 4096, 4, 4, 16},
+    {90, 6, 2048, 22, 8, 2048, 64, 32768, 4096, 4, 4, 16},
 };
 
 // What benchmarks try out; null in every other program.

@@ -184,6 +184,25 @@ __device__ inline std::uint32_t wave_max(std::uint32_t value) { return __reduce_
 __device__ inline void wave_sync() { __syncwarp(); }
 #endif
 
+// One bit pattern for both zeros (+0), one for all NaNs (no sign, all other bits set).
+__device__ inline float canonical(float x) {
+#if defined(__HIP_PLATFORM_AMD__)
+  return x != x ? __uint_as_float(0x7fffffffu) : x + 0.f;
+#else
+  return x + 0.f;  // results that are NaN have this pattern
+#endif
+}
+// NaN where either is.
+__device__ inline float max_or_nan(float a, float b) {
+#if defined(__HIP_PLATFORM_AMD__)
+  return a != a || a > b ? a : b;
+#else
+  float greater;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(greater) : "f"(a), "f"(b));
+  return greater;
+#endif
+}
+
 // Programmatic dependent launch, where the hardware has it (sm_90 and newer): the next kernel of a chain may
 // start while this one runs, and waits before it reads what this one wrote.
 __device__ inline void let_next_kernel_start() {
@@ -209,7 +228,8 @@ Error enqueue(void (*kernel)(Parameters...), std::uint32_t blocks, std::uint32_t
   kernel<<<dim3(blocks), dim3(threads), shared_bytes, stream>>>(Parameters(arguments)...);
   return take_last_error();
 #else
-  constexpr std::size_t kSharedWithoutAsking = 48 * 1024;
+  // 48 KiB, of which static shared memory takes its part.
+  constexpr std::size_t kSharedWithoutAsking = 16 * 1024;
   if (shared_bytes > kSharedWithoutAsking) {
     const Error error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                              static_cast<int>(shared_bytes));

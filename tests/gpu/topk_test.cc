@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "cuda/sm90/topk_cluster.hpp"
 #include "gpu/device.hpp"
+#include "gpu/kernels.hpp"
 #include "support/device_parity.hpp"
 #include "support/families.hpp"
 #include "support/parity.hpp"
@@ -45,22 +45,28 @@ struct PlannedCall {
   std::vector<TensorBox*> boxes() { return {&scores, &start, &end, &out, &values, &counts}; }
 };
 
-// A row in 1 to 16 parts, from registers and streamed, guessed right, repaired or passed over three times.
+// A row in 1 to 32 parts: held in registers, listed behind a good or a bad threshold, or joined from lists that
+// run full.
 TEST(TopkPlan, ThePartsOfARowDoNotShow) {
-  if (gpu::device_facts({DeviceType::cuda, 0}).architecture < 90) GTEST_SKIP() << "no thread block clusters";
+  constexpr std::size_t kWorkspace = std::size_t{8} << 20;
+  void* workspace = nullptr;
+  ASSERT_EQ(gpu::allocate(&workspace, kWorkspace), gpu::kSuccess);
   for (const Family family : all_families()) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      for (const std::int64_t width : {9001, 70000}) {
+      for (const std::int64_t width : {9001, 70000, 150000}) {
         for (const std::int64_t k : {1, 512, 2048}) {
           PlannedCall expected(family, dtype, 3, width, k);
           ASSERT_TRUE(run_with(expected.args(), "reference").ok());
-          for (const std::uint32_t parts : {1u, 2u, 4u, 8u, 16u}) {
+          for (const std::uint32_t parts : {1u, 2u, 5u, 16u, 32u}) {
             PlannedCall got(family, dtype, 3, width, k);
             DeviceCall<TopkArgs> call(*device_harness, got.args(), got.boxes());
-            ASSERT_TRUE(call.plan_for("cuda.topk.select").ok());
+            ASSERT_TRUE(call.plan_for("cuda.topk.stream").ok());
             call.upload(got.boxes());
-            const Launch launch{{}, nullptr, 1, device_harness->stream(), {DeviceType::cuda, 0}};
-            const Status ran = cuda::TopkCluster::run_in_parts(call.args(), launch, parts);
+            ASSERT_EQ(gpu::fill_bytes(workspace, 0xA7, kWorkspace), gpu::kSuccess);
+            ASSERT_LE(gpu::TopkStream::workspace_bytes_in_parts(call.args(), parts), kWorkspace);
+            const Launch launch{
+                {workspace, kWorkspace}, nullptr, 1, device_harness->stream(), {DeviceType::cuda, 0}};
+            const Status ran = gpu::TopkStream::run_in_parts(call.args(), launch, parts);
             ASSERT_TRUE(ran.ok()) << ran.message();
             ASSERT_EQ(device_harness->finish(), "");
             call.download(got.boxes());
@@ -72,6 +78,43 @@ TEST(TopkPlan, ThePartsOfARowDoNotShow) {
       }
     }
   }
+  (void)gpu::release(workspace);
+}
+
+// Great scores where topk_filter.cuh looks for its threshold, fewer than k of them: they make a threshold that too few
+// elements reach.
+TEST(TopkPlan, AMisleadingSampleIsRepaired) {
+  constexpr std::int64_t kWidth = 70000, kSelected = 512, kThreads = 1024, kTurns = 2;
+  const auto make = [&] {
+    PlannedCall call(Family::random, DType::f32, 1, kWidth, kSelected);
+    call.start.fill([](std::int64_t, std::int64_t) { return 0; });
+    call.end.fill([&](std::int64_t, std::int64_t) { return kWidth; });
+    const float step = static_cast<float>(kWidth / 4) / static_cast<float>(kThreads / 2 * kTurns);
+    for (std::uint32_t spot = 0; spot < 992; spot += 16) {
+      const float jitter = static_cast<float>(spot * 0x9e3779b9u >> 8) * 0x1p-24f;
+      const auto vector =
+          static_cast<std::int64_t>((static_cast<float>(spot) + jitter) * step) & ~std::int64_t{1};
+      for (std::int64_t j = 0; j < 8; ++j) call.scores.set(100. + static_cast<double>(j), 0, vector * 4 + j);
+    }
+    return call;
+  };
+  PlannedCall expected = make();
+  ASSERT_TRUE(run_with(expected.args(), "reference").ok());
+  constexpr std::size_t kWorkspace = std::size_t{1} << 20;
+  void* workspace = nullptr;
+  ASSERT_EQ(gpu::allocate(&workspace, kWorkspace), gpu::kSuccess);
+  for (const std::uint32_t parts : {1u, 8u}) {
+    PlannedCall got = make();
+    DeviceCall<TopkArgs> call(*device_harness, got.args(), got.boxes());
+    ASSERT_TRUE(call.plan_for("cuda.topk.stream").ok());
+    call.upload(got.boxes());
+    const Launch launch{{workspace, kWorkspace}, nullptr, 1, device_harness->stream(), {DeviceType::cuda, 0}};
+    ASSERT_TRUE(gpu::TopkStream::run_in_parts(call.args(), launch, parts).ok());
+    ASSERT_EQ(device_harness->finish(), "");
+    call.download(got.boxes());
+    SameBytes{}(std::to_string(parts) + " parts", expected.boxes(), got.boxes());
+  }
+  (void)gpu::release(workspace);
 }
 
 }  // namespace
