@@ -14,6 +14,8 @@ inline constexpr int kBins = 1 << kBinBits;
 inline constexpr int kFew =
     32;  // so many keys are ranked by comparing all pairs; a wave has as many lanes or more
 
+inline constexpr std::uint32_t kCrowd = 2048;
+
 // Selected: the keys above `least`, and of those that equal it the first `ties`; all of them unless `partial`.
 struct Cut {
   std::uint32_t least;
@@ -32,6 +34,7 @@ struct CutMemory {
   std::uint32_t few;
   std::uint32_t high;  // no key is greater, once they have been seen
   std::uint32_t next;
+  std::uint32_t nearest, farthest;  // of the keys in a crowded bin
 };
 
 // Where a thread block stands with its bins: bins[turn & 1] are clear, and counting clears the others, so that
@@ -122,7 +125,11 @@ __device__ Cut block_cut(Each&& each, std::uint32_t k, std::uint32_t low, std::u
     std::uint32_t* bins = block_next_bins<kThreads>(block);
     each([&](std::uint32_t key) { range.count(key, bins); });
     if (threadIdx.x < kFew) m.few_keys[tid] = 0;
-    if (tid == 0) m.few = 0;
+    if (tid == 0) {
+      m.few = 0;
+      m.nearest = ~0u;
+      m.farthest = 0;
+    }
     block_find_bin<kThreads>(bins, need, m);
     const std::uint32_t inside = m.inside;
     if (inside == 0) return {lowest, 0, false, 0};
@@ -160,6 +167,24 @@ __device__ Cut block_cut(Each&& each, std::uint32_t k, std::uint32_t low, std::u
     }
     low = bin_low;
     high = bin_low + bin_span;
+    if (inside > kCrowd) {  // often equal keys: their own range ends it sooner than the bin's
+      std::uint32_t nearest = ~0u, farthest = 0;
+      each([&](std::uint32_t key) {
+        if (key - bin_low > bin_span) return;
+        nearest = min(nearest, key);
+        farthest = max(farthest, key);
+      });
+      nearest = wave_min(nearest);
+      farthest = wave_max(farthest);
+      if (lane_id() == 0) {
+        atomicMin(&m.nearest, nearest);
+        atomicMax(&m.farthest, farthest);
+      }
+      __syncthreads();
+      low = m.nearest;
+      high = m.farthest;
+      __syncthreads();  // before the next round's thread 0 clears them
+    }
   }
 }
 

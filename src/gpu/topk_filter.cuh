@@ -95,20 +95,24 @@ __device__ Filtered block_filter(const TopkParams& p, const RowElements<Scores, 
   static_assert(kThreads * 4 <= kRoundElements);
   CutMemory& m = block.m;
   std::uint32_t low = threshold.key, least = low, size = 0;
+  bool shrinks = true;  // a crowd has not been turned away
   for (std::uint32_t v = from; v < to;) {
-    if (size + kRoundElements > list.capacity) {
+    const bool turns_away = threshold.crowded && shrinks && v != from && size > p.k;
+    if (turns_away || size + kRoundElements > list.capacity) {
       low = block_shrink<kThreads>(list, size, p.k, low, items, block);
       least = low + 1;
       size = p.k;
+      shrinks = false;
       if (least == 0) break;  // all of them are NaN: nothing exceeds them
     }
     // Vectors [inner_from, inner_to) are whole and aligned. The others are listed without a test.
     const bool vectors = elements.vectors;
     const std::uint32_t inner_from = min(to, vectors ? (elements.lead > 0 ? 1u : 0u) : to);
     const std::uint32_t inner_to = min(to, vectors ? (elements.size + elements.lead) / kVector : to);
-    // Each wave has a run of groups of kWave vectors; lane g keeps the ballot of the g-th. A crowd fills the list from
-    // a short stretch, and the first cut turns it away.
-    const std::uint32_t most_groups = threshold.crowded && v == from ? 4 : kWave;
+    // Each wave has a run of groups of kWave vectors; lane g keeps the ballot of the g-th. A crowd shows in a
+    // short stretch, whose k best turn the rest of it away.
+    const std::uint32_t most_groups =
+        threshold.crowded && v == from ? 1 + p.k / (kThreads * kVector) : std::uint32_t{kWave};
     const std::uint32_t groups = min(most_groups, (to - v + kThreads - 1) / kThreads);
     const std::uint32_t run_from = v + wave_id() * groups * kWave;
     const std::uint32_t run_to = min(inner_to, run_from + groups * kWave);

@@ -31,10 +31,11 @@ struct StreamParams {
   HeldLayout held;
   Divisor parts;
   std::uint32_t segment;  // elements that a part may leave
-  // Workspace: [row][part][segment] twice, [row][part] and [row].
+  // Workspace: [row][part][segment] twice, [row][part] twice and [row].
   std::uint32_t* keys;
   std::uint32_t* elements;
   std::uint32_t* counts;
+  std::uint32_t* greatest;    // keys of a part
   std::uint32_t* thresholds;  // the same for all parts of a row, since they take the same sample
 };
 
@@ -74,13 +75,14 @@ __device__ Filtered block_join(const StreamParams& p, const SurvivorList& list, 
     return {total, low};
   }
   if (threadIdx.x == 0) block.m.high = ~0u;
-  std::uint32_t listed = 0;
+  std::uint32_t listed = 0, least = low;
   for (std::uint32_t part = 0; part < parts; ++part) {
+    if (p.greatest[first + part] < least) continue;
     const std::uint32_t size = wave_shuffle(mine, static_cast<int>(part));
     const std::size_t segment = (first + part) * p.segment;
     for (std::uint32_t done = 0; done < size;) {
       if (listed == list.capacity) {
-        (void)block_shrink<kThreads>(list, listed, p.topk.k, low, items, block);
+        least = block_shrink<kThreads>(list, listed, p.topk.k, low, items, block) + 1;
         listed = p.topk.k;
       }
       const std::uint32_t take = min(size - done, list.capacity - listed);
@@ -165,6 +167,7 @@ __global__ void __launch_bounds__(kThreads, 1) topk_part_kernel(const __grid_con
   }
   if (threadIdx.x == 0) {
     params.counts[blockIdx.x] = filtered.size;
+    params.greatest[blockIdx.x] = m.high;
     if (part == 0) params.thresholds[row] = threshold.key;
   }
 }
@@ -216,7 +219,7 @@ const char* TopkStream::refuses(const TopkArgs& a) {
 std::size_t TopkStream::workspace_bytes_in_parts(const TopkArgs& a, std::uint32_t parts) {
   if (parts == 1) return 0;
   const auto lists = static_cast<std::size_t>(a.scores.shape[0]) * parts;
-  return (lists * (segment_for(a) * 2 + 1) + static_cast<std::size_t>(a.scores.shape[0])) *
+  return (lists * (segment_for(a) * 2 + 2) + static_cast<std::size_t>(a.scores.shape[0])) *
          sizeof(std::uint32_t);
 }
 
@@ -244,7 +247,8 @@ Status TopkStream::run_in_parts(const TopkArgs& a, const Launch& launch, std::ui
     p.keys = static_cast<std::uint32_t*>(launch.workspace.data);
     p.elements = p.keys + places;
     p.counts = p.elements + places;
-    p.thresholds = p.counts + std::size_t{rows} * parts;
+    p.greatest = p.counts + std::size_t{rows} * parts;
+    p.thresholds = p.greatest + std::size_t{rows} * parts;
     const Status status = launch_kernel(
         "topk", launch, Grid{rows * parts, kThreads, p.held.bytes, false, true}, topk_part_kernel<Scores>, p);
     if (!status.ok()) return status;
