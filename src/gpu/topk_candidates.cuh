@@ -31,7 +31,7 @@ __device__ bool block_copy_candidates(const TopkParams& p, std::int64_t row, std
     const auto next = j + 1 < count ? static_cast<std::uint32_t>(__ldg(list + (j + 1) * stride)) : ~0u;
     if (next < live) ordered = ordered && id < next;
     if (id >= live) continue;
-    if (next >= live) m.listed = j + 1;  // one thread, if the list is ordered
+    if (next >= live) atomicMax(&m.listed, j + 1);  // by one thread, if the list is ordered
     blocks[j] = id;
     if (places != nullptr) places[j] = j;
   }
