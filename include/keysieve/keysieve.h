@@ -186,6 +186,40 @@ typedef struct keysieve_lse_form {
   int32_t reserved;
 } keysieve_lse_form;
 
+/* ---- index_store: quantises index keys into the pages of a cache ---- */
+enum {
+  KEYSIEVE_KEYS_FP8 = 0,  /* page_tokens * dim e4m3fn codes, then page_tokens f32 scales */
+  KEYSIEVE_KEYS_MXFP4 = 1 /* page_tokens * dim / 2 bytes, the even element in the low four bits, then
+                             page_tokens * dim / 32 UE8M0 scales */
+};
+enum {
+  KEYSIEVE_SCALE_EXACT = 0, /* max(greatest magnitude, 1e-4) / 448 */
+  KEYSIEVE_SCALE_UE8M0 = 1  /* the least power of two that is not less; fp8 only */
+};
+typedef struct keysieve_index_store_args {
+  size_t struct_size;
+  const DLTensor* keys; /* f32|bf16 [tokens, dim], dim 32, 64 or 128, contiguous */
+  const DLTensor*
+      slots; /* i32|i64 [tokens]: page * page_tokens + place; negative or past the cache: skipped */
+  const DLTensor* cache; /* inout: u8 [pages, bytes], bytes contiguous; only named slots change */
+  int64_t page_tokens;   /* 1 to 128; 0: 64 */
+  int32_t format;        /* KEYSIEVE_KEYS_... */
+  int32_t scale;         /* KEYSIEVE_SCALE_... */
+  int32_t reciprocal;    /* 1: x * (1 / s) instead of x / s; fp8 only */
+  int32_t ties_down; /* 1: midpoints to the smaller magnitude, greatest magnitude at least 1e-4; mxfp4 only */
+} keysieve_index_store_args;
+
+KEYSIEVE_API int keysieve_index_store(const keysieve_index_store_args* args, const keysieve_options* options,
+                                      void* workspace, size_t workspace_bytes, keysieve_error* error);
+KEYSIEVE_API int keysieve_index_store_workspace_bytes(const keysieve_index_store_args* args,
+                                                      const keysieve_options* options, size_t* bytes,
+                                                      keysieve_error* error);
+KEYSIEVE_API int keysieve_index_store_supports(const keysieve_index_store_args* args,
+                                               const keysieve_options* options, keysieve_error* error);
+KEYSIEVE_API size_t keysieve_index_store_explain(const keysieve_index_store_args* args,
+                                                 const keysieve_options* options, char* text,
+                                                 size_t text_bytes);
+
 /* ---- mqa_logits: score[r, c] = sum over heads h of weights[r, h] * max(0, q[r, h] . key[c]) ----
  *
  * 1 to 128 heads of dim 32, 64 or 128. Give keys (ragged), or cache and page_table (paged). The last axis of q,

@@ -3,6 +3,7 @@
 #include "capi/call.hpp"
 #include "keysieve/candidate_blocks.hpp"
 #include "keysieve/candidate_mask.hpp"
+#include "keysieve/index_store.hpp"
 #include "keysieve/masked_mha.hpp"
 #include "keysieve/merge_states.hpp"
 #include "keysieve/mqa_logits.hpp"
@@ -34,6 +35,18 @@
 
 namespace keysieve::capi {
 namespace {
+
+constexpr Operation<keysieve_index_store_args, IndexStoreArgs> k_index_store{
+    "index_store", [](Reader& in, const keysieve_index_store_args& c) -> IndexStoreArgs {
+      return {.keys = in.tensor("keys", c.keys),
+              .slots = in.tensor("slots", c.slots),
+              .cache = in.tensor("cache", c.cache),
+              .page_tokens = in.or_default(c.page_tokens, 64),
+              .format = in.choice("format", c.format, {KeyFormat::fp8, KeyFormat::mxfp4}),
+              .scale = in.choice("scale", c.scale, {KeyScale::exact, KeyScale::ue8m0}),
+              .reciprocal = in.flag("reciprocal", c.reciprocal),
+              .ties_down = in.flag("ties_down", c.ties_down)};
+    }};
 
 constexpr Operation<keysieve_mqa_logits_args, MqaLogitsArgs> k_mqa_logits{
     "mqa_logits", [](Reader& in, const keysieve_mqa_logits_args& c) -> MqaLogitsArgs {
@@ -177,6 +190,7 @@ constexpr Operation<keysieve_merge_states_args, MergeStatesArgs> k_merge_states{
 }  // namespace
 }  // namespace keysieve::capi
 
+KEYSIEVE_C_FUNCTIONS(index_store)
 KEYSIEVE_C_FUNCTIONS(mqa_logits)
 KEYSIEVE_C_FUNCTIONS(candidate_blocks)
 KEYSIEVE_C_FUNCTIONS(candidate_mask)

@@ -4,6 +4,7 @@
 namespace keysieve {
 namespace cpu {
 
+extern const Kernel<IndexStoreArgs> kIndexStoreKernels[1];
 extern const Kernel<MqaLogitsArgs> kMqaLogitsKernels[1];
 extern const Kernel<CandidateBlocksArgs> kCandidateBlocksKernels[1];
 extern const Kernel<CandidateMaskArgs> kCandidateMaskKernels[1];
@@ -24,6 +25,7 @@ extern const Backend kCpuBackend{
     DeviceType::cpu,
     true,
     {
+        cpu::kIndexStoreKernels,  // index_store
         cpu::kMqaLogitsKernels,  // mqa_logits
         cpu::kCandidateBlocksKernels,  // candidate_blocks
         cpu::kCandidateMaskKernels,  // candidate_mask

@@ -42,6 +42,7 @@ extern const Backend kCudaBackend{"cuda",
                                   DeviceType::cuda,
                                   true,
                                   {
+                                      {},  // index_store
                                       {},  // mqa_logits
                                       kCandidateBlocks,
                                       kCandidateMask,

@@ -4,6 +4,7 @@
 namespace keysieve {
 namespace reference {
 
+extern const Kernel<IndexStoreArgs> kIndexStoreKernels[1];
 extern const Kernel<MqaLogitsArgs> kMqaLogitsKernels[1];
 extern const Kernel<CandidateBlocksArgs> kCandidateBlocksKernels[1];
 extern const Kernel<CandidateMaskArgs> kCandidateMaskKernels[1];
@@ -24,6 +25,7 @@ extern const Backend kReferenceBackend{
     DeviceType::cpu,
     false,
     {
+        reference::kIndexStoreKernels,  // index_store
         reference::kMqaLogitsKernels,  // mqa_logits
         reference::kCandidateBlocksKernels,  // candidate_blocks
         reference::kCandidateMaskKernels,  // candidate_mask

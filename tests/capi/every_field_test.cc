@@ -12,6 +12,9 @@ namespace {
   [[maybe_unused]] const auto& [page_table, row_to_request, table_start, page_size, pool_pages, next_n] = a;
 }
 [[maybe_unused]] void fields(const LseForm& a) { [[maybe_unused]] const auto& [base, empty, with_sink] = a; }
+[[maybe_unused]] void fields(const IndexStoreArgs& a) {
+  [[maybe_unused]] const auto& [keys, slots, cache, page_tokens, format, scale, reciprocal, ties_down] = a;
+}
 [[maybe_unused]] void fields(const MqaLogitsArgs& a) {
   [[maybe_unused]] const auto& [q, weights, keys, key_scales, cache, page_tokens, page_table, bounds, tail,
                                 scores] = a;

@@ -316,6 +316,29 @@ TEST(SameAsCpp, Topk) {
       });
 }
 
+TEST(SameAsCpp, IndexStore) {
+  for (const int variant : {0, 1, 2, 3, 4})
+    expect_same([&](std::int64_t padding) {
+      Bundle<IndexStoreArgs> b;
+      b.owned.push_back(filled(variant % 2 == 0 ? DType::bf16 : DType::f32, {5, 64}, padding, wave));
+      b.owned.push_back(TensorBox::of<int>(DType::i64, {3, -1, 0, 40, 9}));
+      b.owned.push_back(filled(DType::u8, {3, 300}, padding, [](auto i) { return i * 7 % 256; }));
+      b.build = [variant](auto& o) {
+        IndexStoreArgs a;
+        a.keys = o[0].tensor();
+        a.slots = o[1].tensor();
+        a.cache = o[2].tensor();
+        a.page_tokens = 4;
+        a.format = variant < 3 ? KeyFormat::fp8 : KeyFormat::mxfp4;
+        a.scale = variant == 1 ? KeyScale::ue8m0 : KeyScale::exact;
+        a.reciprocal = variant == 2;
+        a.ties_down = variant == 4;
+        return a;
+      };
+      return b;
+    });
+}
+
 TEST(SameAsCpp, Translate) {
   for (const TranslateMode mode : {TranslateMode::keep, TranslateMode::compact})
     expect_same([&](std::int64_t padding) {

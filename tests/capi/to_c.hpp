@@ -6,6 +6,7 @@
 
 #include "keysieve/candidate_blocks.hpp"
 #include "keysieve/candidate_mask.hpp"
+#include "keysieve/index_store.hpp"
 #include "keysieve/keysieve.h"
 #include "keysieve/masked_mha.hpp"
 #include "keysieve/merge_states.hpp"
@@ -182,6 +183,18 @@ inline keysieve_topk_args to_c(const TopkArgs& a, CView& v) {
           .raw = v.tensor(a.raw)};
 }
 
+inline keysieve_index_store_args to_c(const IndexStoreArgs& a, CView& v) {
+  return {.struct_size = sizeof(keysieve_index_store_args),
+          .keys = v.tensor(a.keys),
+          .slots = v.tensor(a.slots),
+          .cache = v.tensor(a.cache),
+          .page_tokens = a.page_tokens,
+          .format = a.format == KeyFormat::fp8 ? KEYSIEVE_KEYS_FP8 : KEYSIEVE_KEYS_MXFP4,
+          .scale = a.scale == KeyScale::exact ? KEYSIEVE_SCALE_EXACT : KEYSIEVE_SCALE_UE8M0,
+          .reciprocal = a.reciprocal,
+          .ties_down = a.ties_down};
+}
+
 inline keysieve_translate_args to_c(const TranslateArgs& a, CView& v) {
   return {.struct_size = sizeof(keysieve_translate_args),
           .indices = v.tensor(a.indices),
@@ -281,6 +294,7 @@ struct CFunctions {
     return {keysieve_##operation, keysieve_##operation##_workspace_bytes, keysieve_##operation##_supports, \
             keysieve_##operation##_explain};                                                               \
   }
+KEYSIEVE_TEST_FUNCTIONS(index_store)
 KEYSIEVE_TEST_FUNCTIONS(mqa_logits)
 KEYSIEVE_TEST_FUNCTIONS(candidate_blocks)
 KEYSIEVE_TEST_FUNCTIONS(candidate_mask)

@@ -11,6 +11,7 @@
 
 #include "contract/candidate_blocks.hpp"
 #include "contract/candidate_mask.hpp"
+#include "contract/index_store.hpp"
 #include "contract/masked_mha.hpp"
 #include "contract/merge_states.hpp"
 #include "contract/mqa_logits.hpp"
@@ -95,6 +96,19 @@ inline PageMap page_map(Source& in, std::int64_t rows) {
   m.page_size = 1 + in.below(70);
   m.pool_pages = in.below(40) - 1;
   return m;
+}
+
+inline void make(Source& in, IndexStoreArgs& a) {
+  const std::int64_t tokens = in.below(6), dim = 32 << in.below(3);
+  a.keys = shaped(in, either(in, DType::f32, DType::bf16), {tokens, dim});
+  a.slots = shaped(in, either(in, DType::i32, DType::i64), {tokens}, true);
+  a.page_tokens = 1 + in.below(5);
+  if (in.coin()) a.format = KeyFormat::mxfp4;
+  if (a.format == KeyFormat::fp8 && in.coin()) a.scale = KeyScale::ue8m0;
+  a.reciprocal = a.format == KeyFormat::fp8 && in.coin();
+  a.ties_down = a.format == KeyFormat::mxfp4 && in.coin();
+  a.cache =
+      shaped(in, DType::u8, {in.below(4), a.page_tokens * index_key_bytes(a.format, dim) + in.below(9)});
 }
 
 inline void make(Source& in, MqaLogitsArgs& a) {
@@ -327,7 +341,9 @@ void with_call(Source& in, Body&& body) {
     spoil(in, args);
     body(args);
   };
-  switch (in.below(10)) {
+  switch (in.below(11)) {
+    case 10:
+      return call(IndexStoreArgs{});
     case 0:
       return call(MqaLogitsArgs{});
     case 1:
