@@ -52,8 +52,9 @@ Status launch_kernel(const char* operation, const Launch& launch, const Grid& gr
   if (grid.blocks == 0) return {};
   const CurrentDevice current(launch.device);
   if (current.error() != kSuccess) return device_error(operation, current.error());
-  const Error error = enqueue(kernel, grid.blocks, grid.threads, grid.shared_bytes, grid.chained,
-                              grid.room_for_next, static_cast<StreamHandle>(launch.stream), arguments...);
+  const Error error =
+      enqueue(kernel, grid.blocks, grid.threads, grid.shared_bytes, device_facts(launch.device).shared_bytes,
+              grid.chained, grid.room_for_next, static_cast<StreamHandle>(launch.stream), arguments...);
   return error == kSuccess ? Status{} : device_error(operation, error);
 }
 #endif

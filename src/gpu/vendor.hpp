@@ -217,12 +217,13 @@ __device__ inline void wait_for_previous_kernel() {
 }
 
 // chained: may start before the kernel enqueued just before it has ended, which calls
-// let_next_kernel_start().
+// let_next_kernel_start(). most_shared_bytes: what the device gives one thread block, static memory included.
 template <class... Parameters, class... Arguments>
 Error enqueue(void (*kernel)(Parameters...), std::uint32_t blocks, std::uint32_t threads,
-              std::size_t shared_bytes, bool chained, bool room_for_next, StreamHandle stream,
-              Arguments&&... arguments) {
+              std::size_t shared_bytes, std::size_t most_shared_bytes, bool chained, bool room_for_next,
+              StreamHandle stream, Arguments&&... arguments) {
 #if defined(__HIP_PLATFORM_AMD__)
+  (void)most_shared_bytes;
   (void)chained;
   (void)room_for_next;
   kernel<<<dim3(blocks), dim3(threads), shared_bytes, stream>>>(Parameters(arguments)...);
@@ -230,10 +231,19 @@ Error enqueue(void (*kernel)(Parameters...), std::uint32_t blocks, std::uint32_t
 #else
   // 48 KiB, of which static shared memory takes its part.
   constexpr std::size_t kSharedWithoutAsking = 16 * 1024;
-  if (shared_bytes > kSharedWithoutAsking) {
-    const Error error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                             static_cast<int>(shared_bytes));
+  if (chained || shared_bytes > kSharedWithoutAsking) {
+    cudaFuncAttributes facts;
+    Error error = cudaFuncGetAttributes(&facts, kernel);
     if (error != kSuccess) return error;
+    // To the most there is, once: a limit that followed each call would be lowered by another thread's call
+    // between here and the launch.
+    if (shared_bytes > static_cast<std::size_t>(facts.maxDynamicSharedSizeBytes)) {
+      error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   static_cast<int>(most_shared_bytes - facts.sharedSizeBytes));
+      if (error != kSuccess) return error;
+    }
+    // Code for older architectures, which newer devices run as well, has no wait_for_previous_kernel().
+    chained = chained && facts.ptxVersion >= 90;
   }
   if (room_for_next) {
     const Error error = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
