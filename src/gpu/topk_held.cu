@@ -1,7 +1,8 @@
 // cuda.topk.held: rows of up to 16,384 elements, each by one thread block that keeps all keys in registers.
 //
-// One read of the scores, a cut (topk_cut.cuh), one write. Threads: 512
-// up to 8,192 elements, so that two rows share a processor, else 1,024. No workspace.
+// One read of the scores, a cut (topk_cut.cuh), one write. Threads: 512 up to 8,192 elements, so that two rows share
+// a processor, else 1,024. Shared memory: 21 KiB and 4 bytes a place, by score up to 16 more, with candidates 32 KiB
+// and 4 or 8 bytes for each. No workspace.
 #include "gpu/device.hpp"
 #include "gpu/kernels.hpp"
 #include "gpu/topk_held.cuh"
@@ -38,6 +39,9 @@ const char* TopkHeld::refuses(const TopkArgs& a) {
   if (a.candidates.given() && a.candidates.shape[1] > kListMostEntries)
     return "a row lists more than 8192 candidate blocks";
   if (topk_elements(a) > kMostElements) return "rows may have more than 16,384 elements";
+  if (held_layout(topk_params(a), ListLayout{}).bytes + kHeldStaticBytes >
+      device_facts(a.scores.device).shared_bytes)
+    return "the device has too little shared memory for this k and so many candidates";
   return nullptr;
 }
 

@@ -37,7 +37,8 @@ inline HeldLayout held_layout(const TopkParams& p, const ListLayout& list) {
   return l;
 }
 
-#if defined(__CUDACC__) || defined(__HIPCC__)
+// What these kernels take without asking, a row and the device's own share included.
+inline constexpr std::size_t kHeldStaticBytes = sizeof(CutMemory) + sizeof(HeldMemory<1024>) + 1024;
 
 // A row, in shared memory: it has many fields, and registers are scarce.
 template <class Scores, bool kListed>
@@ -161,23 +162,26 @@ __device__ void block_select_held(const TopkParams& p, const HeldLayout& layout,
                                   const HeldRow<Scores, kListed>& held, unsigned char* memory,
                                   HeldMemory<kThreads>& registers, CutBlock& block) {
   std::uint32_t keys[kHeldKeys];
-  std::uint32_t lead;
-  block_hold_row<kThreads>(held.elements, lead, keys);
+  std::uint32_t lead = 0;
+  const std::uint32_t size = held.elements.size;
+  const bool all = size <= p.k && !p.skip_minus_infinity;  // whatever they are, so the row is not read
+  if (!all) block_hold_row<kThreads>(held.elements, lead, keys);
   const auto each = [&](auto&& f) {
 #pragma unroll
     for (int i = 0; i < kHeldKeys; ++i) f(keys[i]);
   };
   const std::uint32_t lowest = floor_key(p);
-  Cut cut = held.elements.size > p.k ? block_cut<kThreads>(each, p.k, lowest, ~0u, 0, block)
-                                     : Cut{lowest, 0, false, 0};
+  Cut cut = size > p.k ? block_cut<kThreads>(each, p.k, lowest, ~0u, 0, block) : Cut{lowest, 0, false, 0};
   if (p.faults.on(kTieShort) && cut.partial) --cut.ties;
   block_write_row<kThreads>(p, layout, row, held, memory, block.m, [&](auto&& put) {
+    if (all) {
+      for (std::uint32_t e = threadIdx.x; e < size; e += kThreads) put(e, e);
+      return size;
+    }
     return block_pick_held<kThreads, Scores::kVector>(
         keys, cut, registers, block.m,
         [&](std::uint32_t place, std::uint32_t item) { put(place, item - lead); });
   });
 }
-
-#endif
 
 }  // namespace keysieve::gpu

@@ -183,6 +183,12 @@ __device__ std::uint32_t block_collect(const RowElements<Scores, kListed>& eleme
 template <class Scores, bool kListed>
 __device__ std::uint32_t block_radix(const TopkParams& p, const RowElements<Scores, kListed>& elements,
                                      Survivor* list, CutMemory& m) {
+  if (elements.size <= p.k && !p.skip_minus_infinity) {  // all of them: scores tell their order alone
+    for (std::uint32_t e = threadIdx.x; e < elements.size; e += kThreads)
+      list[e] = {e, p.by_score ? key_of(elements.score(e)) : 0};
+    __syncthreads();
+    return elements.size;
+  }
   const std::uint32_t lowest = floor_key(p), vectors = elements.vector_count();
   std::uint32_t prefix = 0, need = p.k;
   bool all = false;

@@ -123,7 +123,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     filtered = block_join(params, list, items, block);
   else
     threshold = block_sample<kThreads>(p, held.elements, block);
-  while (!kJoined || filtered.size < p.k) {
+  // Parts that had no threshold to reach have left all that there is.
+  while (!kJoined || (filtered.size < p.k && filtered.low != floor_key(p))) {
     filtered = block_filter<kThreads>(p, held.elements, 0, held.elements.vector_count(), threshold, list,
                                       reinterpret_cast<std::uint32_t*>(memory + params.queue), items, block);
     if (filtered.size >= p.k || threshold.key == floor_key(p) || p.faults.on(kMisled)) break;
@@ -172,8 +173,6 @@ __global__ void __launch_bounds__(kThreads, 1) topk_part_kernel(const __grid_con
   }
 }
 
-constexpr std::uint32_t kStaticShared = sizeof(CutMemory) + sizeof(HeldMemory<kThreads>) + 1024;
-
 // False where the device's shared memory is too small.
 bool lay_out(StreamParams& p, std::size_t shared_bytes) {
   // A list with no room for a round has k elements, so that it can be shrunk.
@@ -182,7 +181,7 @@ bool lay_out(StreamParams& p, std::size_t shared_bytes) {
     p.queue = p.list.bytes;
     p.list.bytes += kThreads * 4;
     p.held = held_layout(p.topk, p.list);
-    if (p.held.bytes + kStaticShared <= shared_bytes) return true;
+    if (p.held.bytes + kHeldStaticBytes <= shared_bytes) return true;
   }
   return false;
 }

@@ -117,5 +117,28 @@ TEST(TopkPlan, AMisleadingSampleIsRepaired) {
   (void)gpu::release(workspace);
 }
 
+// A device that is not there counts as one with 48 KiB a thread block. On real ones of compute capability 8.x the
+// largest lists do not fit either, and a launch would fail.
+TEST(TopkPlan, ListsThatDoNotFitAreRefused) {
+  constexpr Device kNowhere{DeviceType::cuda, 1000};
+  TopkArgs a;
+  a.scores = Tensor::dense(nullptr, DType::f32, {2, 16384}, kNowhere);
+  a.bounds.end = Tensor::dense(nullptr, DType::i32, {2}, kNowhere);
+  const auto take = [&](std::int64_t k) {
+    a.k = k;
+    a.out = Tensor::dense(nullptr, DType::i32, {2, k}, kNowhere);
+  };
+  take(512);
+  EXPECT_EQ(gpu::TopkHeld::refuses(a), nullptr);
+  take(4096);
+  a.order = TopkOrder::by_score;
+  EXPECT_NE(gpu::TopkHeld::refuses(a), nullptr);
+  take(512);
+  a.order = TopkOrder::ascending_column;
+  a.candidates = Tensor::dense(nullptr, DType::i32, {2, 2048}, kNowhere);
+  EXPECT_NE(gpu::TopkHeld::refuses(a), nullptr);
+  EXPECT_EQ(gpu::TopkRadix::refuses(a), nullptr);
+}
+
 }  // namespace
 }  // namespace keysieve::test
