@@ -4,8 +4,8 @@
 # largest shapes, which a checker slows down a hundredfold, and for racecheck, the slowest, those of many shapes.
 set -u
 tests=$1
-filter=${2:-CandidateMask.*:CandidateBlocks.*:PackedMask.*:PackedMaskDevice.Rows*:MaskIndices*:Translate.*:Streams.*-*Wide*:*Learned*:*SeedMatrix*:*AddressesPass*:*Batch*:*Cost*}
-races=${2:-CandidateMask.*Lengths:CandidateMask.Nothing*:CandidateBlocks.*Lengths:CandidateBlocks.Nan*:CandidateBlocks.Order*:CandidateBlocks.Minus*:PackedMask.AScore*:PackedMask.TheLast*:PackedMask.Summary*:PackedMask.*ManyTiles:SelectionReplay.PackedMask:MaskIndices*:TranslateCases.*:Streams.CandidateMask}
+filter=${2:-CandidateMask.*:CandidateBlocks.*:PackedMask.*:PackedMaskDevice.Rows*:MaskIndices*:Translate.*:Topk.*EverySpace:TopkCases.H24*:TopkCases.H32*:TopkCandidates.Few*:TopkPlan.AMisleading*:Streams.*-*Wide*:*Learned*:*SeedMatrix*:*AddressesPass*:*Batch*:*Cost*}
+races=${2:-CandidateMask.*Lengths:CandidateMask.Nothing*:CandidateBlocks.*Lengths:CandidateBlocks.Nan*:CandidateBlocks.Order*:CandidateBlocks.Minus*:PackedMask.AScore*:PackedMask.TheLast*:PackedMask.Summary*:PackedMask.*ManyTiles:SelectionReplay.PackedMask:Topk.*EverySpace:TopkCases.H24*:TopkCases.H32*:TopkCandidates.Few*:TopkPlan.AMisleading*:MaskIndices*:TranslateCases.*:Streams.CandidateMask}
 folder=${3:-sanitized}
 sanitizer=$(command -v compute-sanitizer) || sanitizer=/usr/local/cuda/bin/compute-sanitizer
 [ -x "$sanitizer" ] || { echo "sanitize_gpu: compute-sanitizer is not installed"; exit 77; }

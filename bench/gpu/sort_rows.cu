@@ -21,7 +21,7 @@ std::size_t temporary_bytes(std::int64_t columns) {
 
 }  // namespace
 
-std::size_t sort_rows_bytes(std::int64_t, std::int64_t columns) {
+std::size_t sort_rows_bytes(std::int64_t columns) {
   return temporary_bytes(columns) + 3 * rounded(static_cast<std::size_t>(columns) * 4);
 }
 

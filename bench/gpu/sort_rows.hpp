@@ -7,8 +7,8 @@
 
 namespace keysieve::bench {
 
-// Scratch for rows x columns scores.
-std::size_t sort_rows_bytes(std::int64_t rows, std::int64_t columns);
+// Scratch for rows of so many scores, which are sorted one after the other.
+std::size_t sort_rows_bytes(std::int64_t columns);
 // Row r of `scores` begins at r * row_stride.
 void sort_rows(const float* scores, std::int64_t row_stride, std::int64_t rows, std::int64_t columns,
                void* scratch, gpu::StreamHandle stream);

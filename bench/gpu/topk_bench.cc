@@ -71,7 +71,7 @@ class Bench {
              0,
              shape.must * target_factor(k)};
     if (sorted) {
-      Memory scratch(sort_rows_bytes(shape.rows, shape.live));
+      Memory scratch(sort_rows_bytes(shape.live));
       // So many rows at most: the others take as long again.
       const std::int64_t some = std::min<std::int64_t>(shape.rows, 8);
       r.sorted =

@@ -18,25 +18,21 @@ __device__ inline std::uint32_t wave_inclusive_sum(std::uint32_t value) {
   return value;
 }
 
-// Sum of the values of the threads before this one; `total` gets the sum of all.
+// The sum of the values of earlier threads; `total` gets the sum of all. `waves` has one word a wave and is free
+// again when the call returns.
 template <int kThreads>
-struct BlockScan {
-  static constexpr int kWaves = kThreads / kWave;
-  std::uint32_t wave_totals[kWaves];
-
-  __device__ std::uint32_t exclusive_sum(std::uint32_t value, std::uint32_t& total) {
-    static_assert(kWaves <= kWave);
-    const std::uint32_t inclusive = wave_inclusive_sum(value);
-    __syncthreads();  // the totals of an earlier call have been read
-    if (lane_id() == kWave - 1) wave_totals[wave_id()] = inclusive;
-    __syncthreads();
-    const std::uint32_t mine = lane_id() < kWaves ? wave_totals[lane_id()] : 0;
-    const std::uint32_t sums = wave_inclusive_sum(mine);
-    total = wave_shuffle(sums, kWaves - 1);
-    const std::uint32_t before = wave_shuffle(sums - mine, wave_id());
-    return before + inclusive - value;
-  }
-};
+__device__ std::uint32_t block_sum_before(std::uint32_t value, std::uint32_t* waves, std::uint32_t& total) {
+  constexpr int kWaves = kThreads / kWave;
+  static_assert(kWaves <= kWave);
+  const std::uint32_t inclusive = wave_inclusive_sum(value);
+  if (lane_id() == kWave - 1) waves[wave_id()] = inclusive;
+  __syncthreads();
+  const std::uint32_t of_wave = lane_id() < kWaves ? waves[lane_id()] : 0;
+  total = wave_sum(of_wave);
+  const std::uint32_t before = wave_sum(lane_id() < wave_id() ? of_wave : 0);
+  __syncthreads();
+  return before + inclusive - value;
+}
 
 }  // namespace keysieve::gpu
 

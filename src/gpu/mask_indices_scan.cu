@@ -32,7 +32,7 @@ struct ListParams {
 };
 
 __global__ void __launch_bounds__(kThreads) mask_indices_scan_kernel(const ListParams p) {
-  __shared__ BlockScan<kThreads> scan;
+  __shared__ std::uint32_t waves[kThreads / kWave];
   __shared__ std::uint32_t found;
   const std::int64_t token = blockIdx.x;
   const MaskRequests& m = p.requests;
@@ -64,7 +64,8 @@ __global__ void __launch_bounds__(kThreads) mask_indices_scan_kernel(const ListP
       if (meaning > 0 && meaning < 32) bits &= (1u << meaning) - 1;
       if (before > 0) bits &= before < 32 ? ~0u << before : 0u;
       std::uint32_t total;
-      std::int64_t place = scan.exclusive_sum(static_cast<std::uint32_t>(popcount(bits)), total);
+      std::int64_t place =
+          block_sum_before<kThreads>(static_cast<std::uint32_t>(popcount(bits)), waves, total);
       place += p.faults.on(kCarryLost) ? 0 : kept;
       for (; bits != 0 && place < p.places; bits &= bits - 1, ++place)
         out[place * stride] = static_cast<std::int32_t>(

@@ -1,6 +1,7 @@
 // topk_candidates: a list of candidate blocks, in any order and with repeats, as distinct blocks in order.
 #pragma once
 
+#include "gpu/block.hpp"
 #include "gpu/topk_row.hpp"
 
 namespace keysieve::gpu {

@@ -11,9 +11,9 @@ namespace keysieve::gpu {
 
 inline constexpr int kBinBits = 11;
 inline constexpr int kBins = 1 << kBinBits;
-inline constexpr int kFew =
-    32;  // so many keys are ranked by comparing all pairs; a wave has as many lanes or more
-
+// So many keys are ranked by comparing all pairs; a wave has as many lanes or more.
+inline constexpr int kFew = 32;
+// From so many keys in one bin on, a look at their own range pays.
 inline constexpr std::uint32_t kCrowd = 2048;
 
 // Selected: the keys above `least`, and of those that equal it the first `ties`; all of them unless `partial`.

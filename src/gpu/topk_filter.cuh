@@ -23,8 +23,6 @@ inline constexpr std::uint32_t kVectorsInFlight = 4;
 // What one round may list.
 inline constexpr std::uint32_t kRoundElements = 4096;
 
-#if defined(__CUDACC__) || defined(__HIPCC__)
-
 struct Threshold {
   std::uint32_t key;  // elements from here on are listed
   bool crowded;       // so many may reach it that the list runs full at once
@@ -177,7 +175,5 @@ __device__ Filtered block_filter(const TopkParams& p, const RowElements<Scores, 
   __syncthreads();
   return {size, low};
 }
-
-#endif
 
 }  // namespace keysieve::gpu

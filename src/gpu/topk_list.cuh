@@ -13,8 +13,6 @@ struct ListLayout {
 
 inline ListLayout list_layout(std::uint32_t capacity) { return {capacity, capacity * 4, capacity * 8}; }
 
-#if defined(__CUDACC__) || defined(__HIPCC__)
-
 struct SurvivorList {
   std::uint32_t* keys;
   std::uint32_t* elements;
@@ -135,7 +133,5 @@ __device__ std::uint32_t block_shrink(const SurvivorList& list, std::uint32_t si
   __syncthreads();
   return cut.least;
 }
-
-#endif
 
 }  // namespace keysieve::gpu

@@ -39,8 +39,7 @@ struct TopkParams {
   std::int64_t row_stride, width;
   RowBounds bounds;
   std::uint32_t k;
-  bool
-      plain;  // one store a place is all: columns as i32, in order, one next to the other, and no other outputs
+  bool plain;  // one store a place is all: columns as i32, in order, side by side, and no other outputs
   bool compact, skip_minus_infinity, by_score, out_wide;
   TopkSpace space;
   void* out;
@@ -49,7 +48,7 @@ struct TopkParams {
   Matrix<std::int32_t> counts, raw;
   Matrix<float> values;
   Matrix<const std::int32_t> candidates;
-  std::uint32_t candidate_count = 0;
+  std::uint32_t candidate_count;
   Divisor block_size;
   std::int64_t rows;
   PageSlots pages;
@@ -98,8 +97,6 @@ inline std::int64_t topk_elements(const TopkArgs& a) {
 #if defined(__CUDACC__) || defined(__HIPCC__)
 
 inline constexpr std::uint32_t kKeyMinusInfinity = 0x007fffffu;
-inline constexpr std::uint32_t kKeyInfinity = 0xff800000u;
-inline constexpr std::uint32_t kKeyNan = 0xffffffffu;
 
 // Greater scores have greater keys; both zeros share one, and so do all NaNs, above infinity (TOP-K order).
 __device__ inline std::uint32_t key_of(float score) {
@@ -193,16 +190,6 @@ struct RowElements {
   // The element number of a vector's first place; wraps below zero before element 0.
   __device__ std::uint32_t element(std::uint32_t v) const { return v * kVector - lead; }
 
-  // Bit j: place j of vector v holds an element.
-  __device__ std::uint32_t valid(std::uint32_t v) const {
-    const std::uint32_t e = element(v);
-    if (e < size && size - e >= kVector) return kAllValid;
-    std::uint32_t bits = 0;
-#pragma unroll
-    for (std::uint32_t j = 0; j < kVector; ++j) bits |= e + j < size ? 1u << j : 0;
-    return bits;
-  }
-
   // Every vector is full and aligned.
   __device__ bool whole() const { return vectors && lead == 0 && size % kVector == 0; }
   __device__ uint4 load_whole(std::uint32_t v) const {
@@ -273,26 +260,6 @@ __device__ RowElements<Scores, kListed> row_elements(const TopkParams& p, std::i
     elements.vectors = true;
   }
   return elements;
-}
-
-// The sum of the values of earlier threads, and the sum of all. `waves` has one word a wave and is free again
-// when the call returns.
-template <int kThreads>
-__device__ std::uint32_t block_sum_before(std::uint32_t value, std::uint32_t* waves, std::uint32_t& total) {
-  constexpr int kWaves = kThreads / kWave;
-  std::uint32_t sum = value;
-#pragma unroll
-  for (int distance = 1; distance < kWave; distance *= 2) {
-    const std::uint32_t other = wave_shuffle_up(sum, distance);
-    if (lane_id() >= distance) sum += other;
-  }
-  if (lane_id() == kWave - 1) waves[wave_id()] = sum;
-  __syncthreads();
-  const std::uint32_t of_wave = lane_id() < kWaves ? waves[lane_id()] : 0;
-  total = wave_sum(of_wave);
-  const std::uint32_t before = wave_sum(lane_id() < wave_id() ? of_wave : 0);
-  __syncthreads();
-  return before + sum - value;
 }
 
 #endif

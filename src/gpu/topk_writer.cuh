@@ -1,6 +1,7 @@
 // topk_writer: a row's outputs from its selected elements.
 #pragma once
 
+#include "gpu/block.hpp"
 #include "gpu/topk_row.hpp"
 
 namespace keysieve::gpu {

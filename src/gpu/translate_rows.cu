@@ -1,5 +1,6 @@
 // cuda.translate.rows: a thread block a row. Each tile of indices finds its slots; with `compact` a sum over
 // the earlier threads tells where a found slot goes. No workspace.
+#include "gpu/block.hpp"
 #include "gpu/device.hpp"
 #include "gpu/faults.hpp"
 #include "gpu/kernels.hpp"
