@@ -22,14 +22,11 @@
 // Definition: DeepSeek-V3.2's indexer cache (fp8) and the OCP microscaling format (mxfp4).
 #pragma once
 
+#include "keysieve/key_format.hpp"
 #include "keysieve/plan.hpp"
 #include "keysieve/tensor.hpp"
 
 namespace [[gnu::visibility("default")]] keysieve {
-
-enum class KeyFormat : std::uint8_t { fp8, mxfp4 };
-// How fp8 scales are rounded; they are stored as f32 either way.
-enum class KeyScale : std::uint8_t { exact, ue8m0 };
 
 struct IndexStoreArgs {
   Tensor keys;

@@ -220,6 +220,35 @@ KEYSIEVE_API size_t keysieve_index_store_explain(const keysieve_index_store_args
                                                  const keysieve_options* options, char* text,
                                                  size_t text_bytes);
 
+/* ---- index_gather: index keys of several requests from the pages of a cache, one after the other ----
+ *
+ * Rows of no request stay as they are; a row without a page becomes zeros. */
+typedef struct keysieve_index_gather_args {
+  size_t struct_size;
+  const DLTensor* cache; /* u8 [pages, bytes], bytes contiguous, as keysieve_index_store writes it */
+  int64_t page_tokens;   /* 1 to 128; 0: 64 */
+  int32_t format;        /* KEYSIEVE_KEYS_... */
+  int32_t reserved;
+  const DLTensor* page_table;    /* i32 [requests, columns]; with table_offsets i32 [entries] */
+  const DLTensor* table_offsets; /* i32|i64 [requests + 1]: a request's entries of the table; NULL: none */
+  const DLTensor* row_offsets;   /* i32|i64 [requests + 1]: a request's rows of keys and scales */
+  const DLTensor* start;         /* i32|i64 [requests]: position of a request's first row; NULL: 0 */
+  const DLTensor* keys;          /* inout: u8 [rows, dim], mxfp4 [rows, dim / 2], last axis contiguous */
+  const DLTensor* scales;        /* inout: f32 [rows], mxfp4 u8 [rows, dim / 32], last axis contiguous */
+} keysieve_index_gather_args;
+
+KEYSIEVE_API int keysieve_index_gather(const keysieve_index_gather_args* args,
+                                       const keysieve_options* options, void* workspace,
+                                       size_t workspace_bytes, keysieve_error* error);
+KEYSIEVE_API int keysieve_index_gather_workspace_bytes(const keysieve_index_gather_args* args,
+                                                       const keysieve_options* options, size_t* bytes,
+                                                       keysieve_error* error);
+KEYSIEVE_API int keysieve_index_gather_supports(const keysieve_index_gather_args* args,
+                                                const keysieve_options* options, keysieve_error* error);
+KEYSIEVE_API size_t keysieve_index_gather_explain(const keysieve_index_gather_args* args,
+                                                  const keysieve_options* options, char* text,
+                                                  size_t text_bytes);
+
 /* ---- mqa_logits: score[r, c] = sum over heads h of weights[r, h] * max(0, q[r, h] . key[c]) ----
  *
  * 1 to 128 heads of dim 32, 64 or 128. Give keys (ragged), or cache and page_table (paged). The last axis of q,

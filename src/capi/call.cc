@@ -14,10 +14,10 @@ template <class... Structs>
 constexpr bool have_no_gaps = (std::has_unique_object_representations_v<Structs> && ...);
 static_assert(
     have_no_gaps<keysieve_error, keysieve_executor, keysieve_allocator, keysieve_options, keysieve_bounds,
-                 keysieve_page_map, keysieve_index_store_args, keysieve_mqa_logits_args,
-                 keysieve_candidate_blocks_args, keysieve_candidate_mask_args, keysieve_topk_args,
-                 keysieve_translate_args, keysieve_packed_mask_args, keysieve_mask_indices_args,
-                 keysieve_merge_states_args>);
+                 keysieve_page_map, keysieve_index_store_args, keysieve_index_gather_args,
+                 keysieve_mqa_logits_args, keysieve_candidate_blocks_args, keysieve_candidate_mask_args,
+                 keysieve_topk_args, keysieve_translate_args, keysieve_packed_mask_args,
+                 keysieve_mask_indices_args, keysieve_merge_states_args>);
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 #include "capi/call.hpp"
 #include "keysieve/candidate_blocks.hpp"
 #include "keysieve/candidate_mask.hpp"
+#include "keysieve/index_gather.hpp"
 #include "keysieve/index_store.hpp"
 #include "keysieve/masked_mha.hpp"
 #include "keysieve/merge_states.hpp"
@@ -46,6 +47,19 @@ constexpr Operation<keysieve_index_store_args, IndexStoreArgs> k_index_store{
               .scale = in.choice("scale", c.scale, {KeyScale::exact, KeyScale::ue8m0}),
               .reciprocal = in.flag("reciprocal", c.reciprocal),
               .ties_down = in.flag("ties_down", c.ties_down)};
+    }};
+
+constexpr Operation<keysieve_index_gather_args, IndexGatherArgs> k_index_gather{
+    "index_gather", [](Reader& in, const keysieve_index_gather_args& c) -> IndexGatherArgs {
+      return {.cache = in.tensor("cache", c.cache),
+              .page_tokens = in.or_default(c.page_tokens, 64),
+              .format = in.choice("format", c.format, {KeyFormat::fp8, KeyFormat::mxfp4}),
+              .page_table = in.tensor("page_table", c.page_table),
+              .table_offsets = in.tensor("table_offsets", c.table_offsets),
+              .row_offsets = in.tensor("row_offsets", c.row_offsets),
+              .start = in.tensor("start", c.start),
+              .keys = in.tensor("keys", c.keys),
+              .scales = in.tensor("scales", c.scales)};
     }};
 
 constexpr Operation<keysieve_mqa_logits_args, MqaLogitsArgs> k_mqa_logits{
@@ -191,6 +205,7 @@ constexpr Operation<keysieve_merge_states_args, MergeStatesArgs> k_merge_states{
 }  // namespace keysieve::capi
 
 KEYSIEVE_C_FUNCTIONS(index_store)
+KEYSIEVE_C_FUNCTIONS(index_gather)
 KEYSIEVE_C_FUNCTIONS(mqa_logits)
 KEYSIEVE_C_FUNCTIONS(candidate_blocks)
 KEYSIEVE_C_FUNCTIONS(candidate_mask)

@@ -13,11 +13,6 @@ constexpr void visit_tensors(const IndexStoreArgs& a, F&& f) {
   f("cache", a.cache, Access::update);
 }
 
-// The bytes of one token: its codes and its scales.
-constexpr std::int64_t index_key_bytes(KeyFormat format, std::int64_t dim) {
-  return format == KeyFormat::fp8 ? dim + 4 : dim / 2 + dim / 32;
-}
-
 constexpr Status judge(const IndexStoreArgs& a) {
   Dim tokens, dim;
   Check check("index_store");
@@ -35,7 +30,7 @@ constexpr Status judge(const IndexStoreArgs& a) {
       .contiguous("cache", a.cache, 1, "IXS-04 the last axis of keys and cache is contiguous");
   if (!check.holds()) return check.status();
   return check
-      .that(a.cache.shape[1] >= a.page_tokens * index_key_bytes(a.format, dim.value), "cache",
+      .that(a.cache.shape[1] >= a.page_tokens * index_token_bytes(a.format, dim.value), "cache",
             "IXS-10 a page has the bytes of page_tokens tokens", a.cache.shape[1])
       .that(a.cache.shape[0] <= 1 || a.cache.stride[0] >= a.cache.shape[1], "cache",
             "IXS-14 pages follow each other and do not overlap", a.cache.stride[0])

@@ -5,6 +5,7 @@ namespace keysieve {
 namespace cpu {
 
 extern const Kernel<IndexStoreArgs> kIndexStoreKernels[1];
+extern const Kernel<IndexGatherArgs> kIndexGatherKernels[1];
 extern const Kernel<MqaLogitsArgs> kMqaLogitsKernels[1];
 extern const Kernel<CandidateBlocksArgs> kCandidateBlocksKernels[1];
 extern const Kernel<CandidateMaskArgs> kCandidateMaskKernels[1];
@@ -26,6 +27,7 @@ extern const Backend kCpuBackend{
     true,
     {
         cpu::kIndexStoreKernels,  // index_store
+        cpu::kIndexGatherKernels,  // index_gather
         cpu::kMqaLogitsKernels,  // mqa_logits
         cpu::kCandidateBlocksKernels,  // candidate_blocks
         cpu::kCandidateMaskKernels,  // candidate_mask

@@ -43,6 +43,7 @@ extern const Backend kCudaBackend{"cuda",
                                   true,
                                   {
                                       {},  // index_store
+                                      {},  // index_gather
                                       {},  // mqa_logits
                                       kCandidateBlocks,
                                       kCandidateMask,

@@ -5,6 +5,7 @@ namespace keysieve {
 namespace reference {
 
 extern const Kernel<IndexStoreArgs> kIndexStoreKernels[1];
+extern const Kernel<IndexGatherArgs> kIndexGatherKernels[1];
 extern const Kernel<MqaLogitsArgs> kMqaLogitsKernels[1];
 extern const Kernel<CandidateBlocksArgs> kCandidateBlocksKernels[1];
 extern const Kernel<CandidateMaskArgs> kCandidateMaskKernels[1];
@@ -26,6 +27,7 @@ extern const Backend kReferenceBackend{
     false,
     {
         reference::kIndexStoreKernels,  // index_store
+        reference::kIndexGatherKernels,  // index_gather
         reference::kMqaLogitsKernels,  // mqa_logits
         reference::kCandidateBlocksKernels,  // candidate_blocks
         reference::kCandidateMaskKernels,  // candidate_mask

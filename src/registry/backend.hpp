@@ -7,6 +7,7 @@
 
 #include "keysieve/candidate_blocks.hpp"
 #include "keysieve/candidate_mask.hpp"
+#include "keysieve/index_gather.hpp"
 #include "keysieve/index_store.hpp"
 #include "keysieve/masked_mha.hpp"
 #include "keysieve/merge_states.hpp"
@@ -25,9 +26,9 @@ struct OperationList {
 };
 
 // Every operation, in pipeline order: the one list that all tables follow.
-using Operations = OperationList<IndexStoreArgs, MqaLogitsArgs, CandidateBlocksArgs, CandidateMaskArgs,
-                                 TopkArgs, TranslateArgs, PackedMaskArgs, MaskIndicesArgs, MaskedMhaArgs,
-                                 SparseMlaArgs, MergeStatesArgs>;
+using Operations = OperationList<IndexStoreArgs, IndexGatherArgs, MqaLogitsArgs, CandidateBlocksArgs,
+                                 CandidateMaskArgs, TopkArgs, TranslateArgs, PackedMaskArgs, MaskIndicesArgs,
+                                 MaskedMhaArgs, SparseMlaArgs, MergeStatesArgs>;
 
 struct Backend {
   const char* name;

@@ -7,6 +7,7 @@
 #include "contract/candidate_blocks.hpp"
 #include "contract/candidate_mask.hpp"
 #include "contract/general.hpp"
+#include "contract/index_gather.hpp"
 #include "contract/index_store.hpp"
 #include "contract/masked_mha.hpp"
 #include "contract/merge_states.hpp"

@@ -15,6 +15,10 @@ namespace {
 [[maybe_unused]] void fields(const IndexStoreArgs& a) {
   [[maybe_unused]] const auto& [keys, slots, cache, page_tokens, format, scale, reciprocal, ties_down] = a;
 }
+[[maybe_unused]] void fields(const IndexGatherArgs& a) {
+  [[maybe_unused]] const auto& [cache, page_tokens, format, page_table, table_offsets, row_offsets, start,
+                                keys, scales] = a;
+}
 [[maybe_unused]] void fields(const MqaLogitsArgs& a) {
   [[maybe_unused]] const auto& [q, weights, keys, key_scales, cache, page_tokens, page_table, bounds, tail,
                                 scores] = a;

@@ -339,6 +339,36 @@ TEST(SameAsCpp, IndexStore) {
     });
 }
 
+TEST(SameAsCpp, IndexGather) {
+  for (const int variant : {0, 1, 2})
+    expect_same([&](std::int64_t padding) {
+      Bundle<IndexGatherArgs> b;
+      const bool fp8 = variant < 2;
+      b.owned.push_back(filled(DType::u8, {4, 300}, padding, [](auto i) { return i * 7 % 256; }));
+      b.owned.push_back(variant == 1 ? TensorBox::of<int>(DType::i32, {3, 0, 9, 1, 2})
+                                     : filled(DType::i32, {2, 3}, padding, [](auto i) { return i * 5 % 4; }));
+      b.owned.push_back(TensorBox::of<int>(DType::i64, {0, 2, 5}));
+      b.owned.push_back(TensorBox::of<int>(DType::i32, {1, 6, 9}));
+      b.owned.push_back(TensorBox::of<int>(DType::i64, {0, 3}));
+      b.owned.push_back(TensorBox(DType::u8, {11, fp8 ? 64 : 32}, padding));
+      b.owned.push_back(fp8 ? TensorBox(DType::f32, {11}) : TensorBox(DType::u8, {11, 2}, padding));
+      b.build = [variant](auto& o) {
+        IndexGatherArgs a;
+        a.cache = o[0].tensor();
+        a.page_tokens = 4;
+        a.format = variant < 2 ? KeyFormat::fp8 : KeyFormat::mxfp4;
+        a.page_table = o[1].tensor();
+        if (variant == 1) a.table_offsets = o[2].tensor();
+        a.row_offsets = o[3].tensor();
+        a.start = o[4].tensor();
+        a.keys = o[5].tensor();
+        a.scales = o[6].tensor();
+        return a;
+      };
+      return b;
+    });
+}
+
 TEST(SameAsCpp, Translate) {
   for (const TranslateMode mode : {TranslateMode::keep, TranslateMode::compact})
     expect_same([&](std::int64_t padding) {

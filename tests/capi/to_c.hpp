@@ -6,6 +6,7 @@
 
 #include "keysieve/candidate_blocks.hpp"
 #include "keysieve/candidate_mask.hpp"
+#include "keysieve/index_gather.hpp"
 #include "keysieve/index_store.hpp"
 #include "keysieve/keysieve.h"
 #include "keysieve/masked_mha.hpp"
@@ -195,6 +196,20 @@ inline keysieve_index_store_args to_c(const IndexStoreArgs& a, CView& v) {
           .ties_down = a.ties_down};
 }
 
+inline keysieve_index_gather_args to_c(const IndexGatherArgs& a, CView& v) {
+  return {.struct_size = sizeof(keysieve_index_gather_args),
+          .cache = v.tensor(a.cache),
+          .page_tokens = a.page_tokens,
+          .format = a.format == KeyFormat::fp8 ? KEYSIEVE_KEYS_FP8 : KEYSIEVE_KEYS_MXFP4,
+          .reserved = 0,
+          .page_table = v.tensor(a.page_table),
+          .table_offsets = v.tensor(a.table_offsets),
+          .row_offsets = v.tensor(a.row_offsets),
+          .start = v.tensor(a.start),
+          .keys = v.tensor(a.keys),
+          .scales = v.tensor(a.scales)};
+}
+
 inline keysieve_translate_args to_c(const TranslateArgs& a, CView& v) {
   return {.struct_size = sizeof(keysieve_translate_args),
           .indices = v.tensor(a.indices),
@@ -295,6 +310,7 @@ struct CFunctions {
             keysieve_##operation##_explain};                                                               \
   }
 KEYSIEVE_TEST_FUNCTIONS(index_store)
+KEYSIEVE_TEST_FUNCTIONS(index_gather)
 KEYSIEVE_TEST_FUNCTIONS(mqa_logits)
 KEYSIEVE_TEST_FUNCTIONS(candidate_blocks)
 KEYSIEVE_TEST_FUNCTIONS(candidate_mask)

@@ -11,6 +11,7 @@
 
 #include "contract/candidate_blocks.hpp"
 #include "contract/candidate_mask.hpp"
+#include "contract/index_gather.hpp"
 #include "contract/index_store.hpp"
 #include "contract/masked_mha.hpp"
 #include "contract/merge_states.hpp"
@@ -108,7 +109,26 @@ inline void make(Source& in, IndexStoreArgs& a) {
   a.reciprocal = a.format == KeyFormat::fp8 && in.coin();
   a.ties_down = a.format == KeyFormat::mxfp4 && in.coin();
   a.cache =
-      shaped(in, DType::u8, {in.below(4), a.page_tokens * index_key_bytes(a.format, dim) + in.below(9)});
+      shaped(in, DType::u8, {in.below(4), a.page_tokens * index_token_bytes(a.format, dim) + in.below(9)});
+}
+
+inline void make(Source& in, IndexGatherArgs& a) {
+  const std::int64_t requests = in.below(4), rows = in.below(20), dim = 32 << in.below(3);
+  a.page_tokens = 1 + in.below(5);
+  if (in.coin()) a.format = KeyFormat::mxfp4;
+  const bool fp8 = a.format == KeyFormat::fp8;
+  a.cache =
+      shaped(in, DType::u8, {in.below(4), a.page_tokens * index_token_bytes(a.format, dim) + in.below(9)});
+  if (in.coin()) {
+    a.page_table = shaped(in, DType::i32, {in.below(20)}, true);
+    a.table_offsets = shaped(in, either(in, DType::i32, DType::i64), {requests + 1}, true);
+  } else {
+    a.page_table = shaped(in, DType::i32, {requests, in.below(8)}, true);
+  }
+  a.row_offsets = shaped(in, either(in, DType::i32, DType::i64), {requests + 1}, true);
+  if (in.coin()) a.start = shaped(in, either(in, DType::i32, DType::i64), {requests}, true);
+  a.keys = shaped(in, DType::u8, {rows, fp8 ? dim : dim / 2});
+  a.scales = fp8 ? shaped(in, DType::f32, {rows}, true) : shaped(in, DType::u8, {rows, dim / 32});
 }
 
 inline void make(Source& in, MqaLogitsArgs& a) {
@@ -341,7 +361,9 @@ void with_call(Source& in, Body&& body) {
     spoil(in, args);
     body(args);
   };
-  switch (in.below(11)) {
+  switch (in.below(12)) {
+    case 11:
+      return call(IndexGatherArgs{});
     case 10:
       return call(IndexStoreArgs{});
     case 0:
