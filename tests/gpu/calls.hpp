@@ -86,19 +86,19 @@ Bundle make(const Shape& s, int variant) {
   return call;
 }
 
-// Four rows of 9000 columns, their slots through page tables; of candidates, or of all columns.
-inline TopkCall make_topk_call(bool restricted, int variant) {
-  constexpr std::int64_t kRows = 4, kWidth = 9000, kPlaces = 300, kPage = 48;
+// Four rows, their slots through page tables; of candidates, or of all columns.
+inline TopkCall make_topk_call(bool restricted, int variant, std::int64_t width = 9000) {
+  constexpr std::int64_t kRows = 4, kPlaces = 300, kPage = 48;
   const Family family = all_families()[static_cast<std::size_t>(variant) % all_families().size()];
-  TopkCall c = make_topk({.rows = kRows, .width = kWidth, .k = 512, .padding = 3}, family, 5 + variant);
+  TopkCall c = make_topk({.rows = kRows, .width = width, .k = 512, .padding = 3}, family, 5 + variant);
   const std::int64_t starts[] = {0, 3, 7, 1024};
-  const std::vector<std::int64_t> last = ends(kWidth, variant);
+  const std::vector<std::int64_t> last = ends(width, variant);
   c.start = TensorBox(DType::i64, {kRows});
   c.start.fill([&](auto i, auto) { return starts[(i + variant) % 4]; });
   c.end.fill([&](auto i, auto) { return last[static_cast<std::size_t>(i)]; });
   c.candidates = TensorBox(DType::i32, {kRows, kPlaces}, 1);
   c.candidates.fill([&](auto i, auto j) { return j % 11 == 3 ? -1 : (i * 31 + j * (7 + variant)) % 1130; });
-  c.page_table = TensorBox(DType::i32, {kRows, kWidth / kPage}, 2);
+  c.page_table = TensorBox(DType::i32, {kRows, width / kPage}, 2);
   c.page_table.fill([&](auto i, auto j) { return (i * 577 + j * 13 + variant) % 1003 - 1; });
   c.extra.space = TopkSpace::paged;
   c.extra.pages.page_size = kPage;

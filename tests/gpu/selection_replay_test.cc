@@ -63,6 +63,10 @@ TEST(SelectionReplay, CandidateBlocks) {
 TEST(SelectionReplay, Topk) {
   expect_replays([](int variant) { return make_topk_call(false, variant); });
 }
+// Rows that several thread blocks share, and shorter ones among them.
+TEST(SelectionReplay, TopkInParts) {
+  expect_replays([](int variant) { return make_topk_call(false, variant, 140000); });
+}
 TEST(SelectionReplay, TopkOfCandidates) {
   expect_replays([](int variant) { return make_topk_call(true, variant); });
 }

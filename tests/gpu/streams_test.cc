@@ -77,6 +77,9 @@ TEST(Streams, CandidateBlocks) {
 TEST(Streams, Topk) {
   expect_independent([](int variant) { return make_topk_call(false, variant); });
 }
+TEST(Streams, TopkInParts) {
+  expect_independent([](int variant) { return make_topk_call(false, variant, 140000); });
+}
 TEST(Streams, TopkOfCandidates) {
   expect_independent([](int variant) { return make_topk_call(true, variant); });
 }
