@@ -124,7 +124,7 @@ class Bench {
 
   void write(const char* path) {
     std::FILE* file = std::fopen(path, "w");
-    if (file == nullptr) return;
+    if (file == nullptr) std::perror(path), std::exit(1);
     std::fprintf(
         file, "{\n  \"commit\": \"%s\",\n  \"device\": {\"architecture\": %d, \"processors\": %d},\n",
         KEYSIEVE_COMMIT, gpu::device_facts(kDevice).architecture, gpu::device_facts(kDevice).processors);
