@@ -3,6 +3,7 @@
 #include <hwy/foreach_target.h>
 // foreach_target must come first.
 #include <benchmark/benchmark.h>
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -43,6 +44,22 @@ double probe() {
   return best / (static_cast<double>(kChains) * kRounds * static_cast<double>(hn::Lanes(f)));
 }
 
+std::uint16_t read(const std::uint16_t* const* rows, std::size_t count, std::size_t columns) {
+  constexpr std::size_t kAhead = 32;
+  const hn::ScalableTag<std::uint16_t> d;
+  const std::size_t step = hn::Lanes(d);
+  auto seen = hn::Zero(d);
+  for (std::size_t r = 0; r < count; ++r) {
+    const std::uint16_t* row = rows[r];
+    const std::uint16_t* ahead = rows[r + kAhead < count ? r + kAhead : r];
+    for (std::size_t line = 0; line < columns; line += 32) {
+      hwy::Prefetch(ahead + line);
+      for (std::size_t c = line; c < line + 32; c += step) seen = hn::Or(seen, hn::LoadU(d, row + c));
+    }
+  }
+  return hn::GetLane(seen);
+}
+
 }  // namespace keysieve::bench::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -50,6 +67,12 @@ HWY_AFTER_NAMESPACE();
 namespace keysieve::bench {
 
 HWY_EXPORT(probe);
+
+HWY_EXPORT(read);
+
+std::uint16_t read_rows(const std::uint16_t* const* rows, std::size_t count, std::size_t columns) {
+  return HWY_DYNAMIC_DISPATCH(read)(rows, count, columns);
+}
 
 double fma_nanoseconds() { return HWY_DYNAMIC_DISPATCH(probe)(); }
 

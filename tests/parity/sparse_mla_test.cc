@@ -259,7 +259,7 @@ TEST(SparseMla, BytesDependOnTheRowAlone) {
     MlaCall again = make_call({.rows = 6, .heads = 37, .k = 150});
     ASSERT_TRUE(run_with(again.args(), "cpu").ok());
     EXPECT_EQ(whole.out.bytes(), again.out.bytes()) << label << ": threads change bytes";
-    for (const std::int64_t heads : {37, 17, 8, 1}) {
+    for (const std::int64_t heads : {37, 17, 16, 8, 7, 3, 2, 1}) {
       MlaCall part = part_of(whole, {4, 1, 1}, heads);
       ASSERT_TRUE(run_with(part.args(), "cpu", "", executor).ok());
       EXPECT_EQ(row_bytes(part, 0, heads), row_bytes(whole, 4, heads)) << label << ", heads " << heads;
