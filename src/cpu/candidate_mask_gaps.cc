@@ -4,8 +4,8 @@
 //      of a sorted list would wait for each other's bit in one word. An id that marks nothing goes to a byte
 //      behind.
 //   2. Where marks are dense and blocks are 16, 32 or 64 bytes, write every block; a kept block's store goes
-//      to a scrap buffer instead. No branch: a gap is often one or two blocks, and mispredicting its end
-//      costs more than writing ten blocks.
+//      to a scrap buffer instead, or AVX-512 masks it. No branch: a gap is often one or two blocks, and
+//      mispredicting its end costs more than writing ten blocks.
 //   3. Otherwise walk the marks; every run of unmarked blocks is one contiguous fill.
 //
 // Kept scores are never read nor written, so they keep their bits (MSK-09). Scratch: one byte a block of the
@@ -14,6 +14,7 @@
 #define HWY_TARGET_INCLUDE "cpu/candidate_mask_gaps.cc"
 #include <hwy/foreach_target.h>
 // foreach_target must come first.
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -117,11 +118,33 @@ HWY_INLINE void write_blocks(T* first, const std::uint8_t* marks, std::int64_t b
   }
 }
 
+#if HWY_TARGET == HWY_AVX3
+// 2. Blocks of 8: a mark's 8 bits are the store's mask for the block's lanes, 2 or 4 blocks a store. Masked
+// stores that miss the cache wait for each line: without the prefetch they ran at half the speed of write_blocks
+// in memory, with it they are 1.1 times as fast there and in L3. A prefetch past the row's end changes nothing.
+template <class T>
+HWY_INLINE std::int64_t write_eights(T* first, const std::uint8_t* marks, std::int64_t blocks, T value) {
+  const hn::ScalableTag<T> d;
+  constexpr std::int64_t kBlocks = HWY_LANES(T) / 8;
+  const auto v = hn::Set(d, value);
+  std::int64_t block = 0;
+#pragma GCC unroll 4
+  for (; block + kBlocks <= blocks; block += kBlocks) {
+    hwy::Prefetch(reinterpret_cast<const char*>(first + block * 8) + 2048);
+    hn::BlendedStore(v, hn::Not(hn::LoadMaskBits(d, marks + block)), d, first + block * 8);
+  }
+  return block;
+}
+#endif
+
 // Writes what whole blocks it can, returns how many.
 template <class T>
 HWY_INLINE std::int64_t write_whole_blocks(const Row<T>& row, std::int64_t first, const std::uint8_t* marks,
                                            std::int64_t blocks, std::int64_t block_size) {
   if (row.column_stride != 1) return 0;
+#if HWY_TARGET == HWY_AVX3
+  if (block_size == 8) return write_eights(row.scores + first, marks, blocks, row.minus_infinity);
+#endif
   switch (block_size * static_cast<std::int64_t>(sizeof(T))) {
     case 16:
       return write_blocks<16>(row.scores + first, marks, blocks, row.minus_infinity), blocks;
