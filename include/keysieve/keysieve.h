@@ -249,6 +249,45 @@ KEYSIEVE_API size_t keysieve_index_gather_explain(const keysieve_index_gather_ar
                                                   const keysieve_options* options, char* text,
                                                   size_t text_bytes);
 
+/* ---- prepare_queries: index queries rotated, transformed and quantised, their scales folded into the weights ---- */
+enum {
+  KEYSIEVE_ROPE_HALVES = 0,  /* pairs (i, i + 32) of the 64 rotated elements */
+  KEYSIEVE_ROPE_ADJACENT = 1 /* pairs (2 i, 2 i + 1) */
+};
+enum { KEYSIEVE_ROPE_FIRST = 0, KEYSIEVE_ROPE_LAST = 1 }; /* which 64 elements of a head are rotated */
+typedef struct keysieve_prepare_queries_args {
+  size_t struct_size;
+  const DLTensor* q;         /* f32|bf16 [rows, heads, dim], 1 to 128 heads of 32, 64 or 128, contiguous */
+  const DLTensor* weights;   /* f32|bf16 [rows, heads] */
+  const DLTensor* cos_sin;   /* f32 [positions, 64]: 32 cosines, then 32 sines; NULL: no rotation */
+  const DLTensor* positions; /* i32|i64 [rows], with cos_sin; not in the table: not rotated */
+  int32_t pairing;           /* KEYSIEVE_ROPE_HALVES or _ADJACENT */
+  int32_t place;             /* KEYSIEVE_ROPE_FIRST or _LAST */
+  int32_t hadamard;          /* 1: Walsh-Hadamard transform over 128^0.5; dim 128 only */
+  int32_t format;            /* KEYSIEVE_KEYS_... */
+  int32_t scale;             /* KEYSIEVE_SCALE_... */
+  int32_t reciprocal;        /* 1: x * (1 / s); fp8 only */
+  int32_t ties_down;         /* 1: midpoints to the smaller magnitude; mxfp4 only */
+  int32_t tiny_floor;        /* 1: greatest magnitudes are at least 1e-10 instead of 1e-4; fp8 only */
+  float softmax_scale;       /* required, hence 0 is refused */
+  float head_scale;          /* required, hence 0 is refused */
+  const DLTensor* codes;     /* out: u8 [rows, heads, dim], mxfp4 [rows, heads, dim / 2], contiguous */
+  const DLTensor* scales;    /* out: u8 [rows, heads, dim / 32], mxfp4 only, contiguous */
+  const DLTensor* folded; /* out: f32 [rows, heads]: ((weight * s) * softmax_scale) * head_scale, fp8's s */
+} keysieve_prepare_queries_args;
+
+KEYSIEVE_API int keysieve_prepare_queries(const keysieve_prepare_queries_args* args,
+                                          const keysieve_options* options, void* workspace,
+                                          size_t workspace_bytes, keysieve_error* error);
+KEYSIEVE_API int keysieve_prepare_queries_workspace_bytes(const keysieve_prepare_queries_args* args,
+                                                          const keysieve_options* options, size_t* bytes,
+                                                          keysieve_error* error);
+KEYSIEVE_API int keysieve_prepare_queries_supports(const keysieve_prepare_queries_args* args,
+                                                   const keysieve_options* options, keysieve_error* error);
+KEYSIEVE_API size_t keysieve_prepare_queries_explain(const keysieve_prepare_queries_args* args,
+                                                     const keysieve_options* options, char* text,
+                                                     size_t text_bytes);
+
 /* ---- mqa_logits: score[r, c] = sum over heads h of weights[r, h] * max(0, q[r, h] . key[c]) ----
  *
  * 1 to 128 heads of dim 32, 64 or 128. Give keys (ragged), or cache and page_table (paged). The last axis of q,

@@ -9,6 +9,7 @@
 #include "keysieve/merge_states.hpp"
 #include "keysieve/mqa_logits.hpp"
 #include "keysieve/packed_mask.hpp"
+#include "keysieve/prepare_queries.hpp"
 #include "keysieve/sparse_mla.hpp"
 #include "keysieve/topk.hpp"
 #include "keysieve/translate.hpp"
@@ -60,6 +61,27 @@ constexpr Operation<keysieve_index_gather_args, IndexGatherArgs> k_index_gather{
               .start = in.tensor("start", c.start),
               .keys = in.tensor("keys", c.keys),
               .scales = in.tensor("scales", c.scales)};
+    }};
+
+constexpr Operation<keysieve_prepare_queries_args, PrepareQueriesArgs> k_prepare_queries{
+    "prepare_queries", [](Reader& in, const keysieve_prepare_queries_args& c) -> PrepareQueriesArgs {
+      return {.q = in.tensor("q", c.q),
+              .weights = in.tensor("weights", c.weights),
+              .cos_sin = in.tensor("cos_sin", c.cos_sin),
+              .positions = in.tensor("positions", c.positions),
+              .pairing = in.choice("pairing", c.pairing, {RopePairing::halves, RopePairing::adjacent}),
+              .place = in.choice("place", c.place, {RopePlace::first, RopePlace::last}),
+              .hadamard = in.flag("hadamard", c.hadamard),
+              .format = in.choice("format", c.format, {KeyFormat::fp8, KeyFormat::mxfp4}),
+              .scale = in.choice("scale", c.scale, {KeyScale::exact, KeyScale::ue8m0}),
+              .reciprocal = in.flag("reciprocal", c.reciprocal),
+              .ties_down = in.flag("ties_down", c.ties_down),
+              .tiny_floor = in.flag("tiny_floor", c.tiny_floor),
+              .softmax_scale = in.required(c.softmax_scale),
+              .head_scale = in.required(c.head_scale),
+              .codes = in.tensor("codes", c.codes),
+              .scales = in.tensor("scales", c.scales),
+              .folded = in.tensor("folded", c.folded)};
     }};
 
 constexpr Operation<keysieve_mqa_logits_args, MqaLogitsArgs> k_mqa_logits{
@@ -206,6 +228,7 @@ constexpr Operation<keysieve_merge_states_args, MergeStatesArgs> k_merge_states{
 
 KEYSIEVE_C_FUNCTIONS(index_store)
 KEYSIEVE_C_FUNCTIONS(index_gather)
+KEYSIEVE_C_FUNCTIONS(prepare_queries)
 KEYSIEVE_C_FUNCTIONS(mqa_logits)
 KEYSIEVE_C_FUNCTIONS(candidate_blocks)
 KEYSIEVE_C_FUNCTIONS(candidate_mask)

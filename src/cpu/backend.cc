@@ -6,6 +6,7 @@ namespace cpu {
 
 extern const Kernel<IndexStoreArgs> kIndexStoreKernels[1];
 extern const Kernel<IndexGatherArgs> kIndexGatherKernels[1];
+extern const Kernel<PrepareQueriesArgs> kPrepareQueriesKernels[1];
 extern const Kernel<MqaLogitsArgs> kMqaLogitsKernels[1];
 extern const Kernel<CandidateBlocksArgs> kCandidateBlocksKernels[1];
 extern const Kernel<CandidateMaskArgs> kCandidateMaskKernels[1];
@@ -28,6 +29,7 @@ extern const Backend kCpuBackend{
     {
         cpu::kIndexStoreKernels,  // index_store
         cpu::kIndexGatherKernels,  // index_gather
+        cpu::kPrepareQueriesKernels,  // prepare_queries
         cpu::kMqaLogitsKernels,  // mqa_logits
         cpu::kCandidateBlocksKernels,  // candidate_blocks
         cpu::kCandidateMaskKernels,  // candidate_mask

@@ -44,6 +44,7 @@ extern const Backend kCudaBackend{"cuda",
                                   {
                                       {},  // index_store
                                       {},  // index_gather
+                                      {},  // prepare_queries
                                       {},  // mqa_logits
                                       kCandidateBlocks,
                                       kCandidateMask,

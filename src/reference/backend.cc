@@ -6,6 +6,7 @@ namespace reference {
 
 extern const Kernel<IndexStoreArgs> kIndexStoreKernels[1];
 extern const Kernel<IndexGatherArgs> kIndexGatherKernels[1];
+extern const Kernel<PrepareQueriesArgs> kPrepareQueriesKernels[1];
 extern const Kernel<MqaLogitsArgs> kMqaLogitsKernels[1];
 extern const Kernel<CandidateBlocksArgs> kCandidateBlocksKernels[1];
 extern const Kernel<CandidateMaskArgs> kCandidateMaskKernels[1];
@@ -28,6 +29,7 @@ extern const Backend kReferenceBackend{
     {
         reference::kIndexStoreKernels,  // index_store
         reference::kIndexGatherKernels,  // index_gather
+        reference::kPrepareQueriesKernels,  // prepare_queries
         reference::kMqaLogitsKernels,  // mqa_logits
         reference::kCandidateBlocksKernels,  // candidate_blocks
         reference::kCandidateMaskKernels,  // candidate_mask

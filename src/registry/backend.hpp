@@ -13,6 +13,7 @@
 #include "keysieve/merge_states.hpp"
 #include "keysieve/mqa_logits.hpp"
 #include "keysieve/packed_mask.hpp"
+#include "keysieve/prepare_queries.hpp"
 #include "keysieve/sparse_mla.hpp"
 #include "keysieve/topk.hpp"
 #include "keysieve/translate.hpp"
@@ -26,9 +27,10 @@ struct OperationList {
 };
 
 // Every operation, in pipeline order: the one list that all tables follow.
-using Operations = OperationList<IndexStoreArgs, IndexGatherArgs, MqaLogitsArgs, CandidateBlocksArgs,
-                                 CandidateMaskArgs, TopkArgs, TranslateArgs, PackedMaskArgs, MaskIndicesArgs,
-                                 MaskedMhaArgs, SparseMlaArgs, MergeStatesArgs>;
+using Operations =
+    OperationList<IndexStoreArgs, IndexGatherArgs, PrepareQueriesArgs, MqaLogitsArgs, CandidateBlocksArgs,
+                  CandidateMaskArgs, TopkArgs, TranslateArgs, PackedMaskArgs, MaskIndicesArgs, MaskedMhaArgs,
+                  SparseMlaArgs, MergeStatesArgs>;
 
 struct Backend {
   const char* name;

@@ -19,6 +19,11 @@ namespace {
   [[maybe_unused]] const auto& [cache, page_tokens, format, page_table, table_offsets, row_offsets, start,
                                 keys, scales] = a;
 }
+[[maybe_unused]] void fields(const PrepareQueriesArgs& a) {
+  [[maybe_unused]] const auto& [q, weights, cos_sin, positions, pairing, place, hadamard, format, scale,
+                                reciprocal, ties_down, tiny_floor, softmax_scale, head_scale, codes, scales,
+                                folded] = a;
+}
 [[maybe_unused]] void fields(const MqaLogitsArgs& a) {
   [[maybe_unused]] const auto& [q, weights, keys, key_scales, cache, page_tokens, page_table, bounds, tail,
                                 scores] = a;

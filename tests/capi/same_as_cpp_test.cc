@@ -369,6 +369,43 @@ TEST(SameAsCpp, IndexGather) {
     });
 }
 
+TEST(SameAsCpp, PrepareQueries) {
+  for (const int variant : {0, 1, 2, 3})
+    expect_same([&](std::int64_t padding) {
+      Bundle<PrepareQueriesArgs> b;
+      const bool fp8 = variant < 3;
+      b.owned.push_back(filled(variant % 2 == 0 ? DType::bf16 : DType::f32, {3, 5, 128}, padding * 8, wave));
+      b.owned.push_back(filled(DType::f32, {3, 5}, padding, wave));
+      b.owned.push_back(filled(DType::f32, {9, 64}, padding, wave));
+      b.owned.push_back(TensorBox::of<int>(DType::i32, {4, -1, 8}));
+      b.owned.push_back(TensorBox(DType::u8, {3, 5, fp8 ? 128 : 64}, padding));
+      b.owned.push_back(TensorBox(DType::u8, {3, 5, 4}, padding));
+      b.owned.push_back(TensorBox(DType::f32, {3, 5}, padding));
+      b.build = [variant, fp8](auto& o) {
+        PrepareQueriesArgs a;
+        a.q = o[0].tensor();
+        a.weights = o[1].tensor();
+        a.cos_sin = o[2].tensor();
+        a.positions = o[3].tensor();
+        a.pairing = variant == 1 ? RopePairing::adjacent : RopePairing::halves;
+        a.place = variant == 2 ? RopePlace::last : RopePlace::first;
+        a.hadamard = variant != 0;
+        a.format = fp8 ? KeyFormat::fp8 : KeyFormat::mxfp4;
+        a.scale = variant == 1 ? KeyScale::ue8m0 : KeyScale::exact;
+        a.reciprocal = variant == 2;
+        a.tiny_floor = variant == 1;
+        a.ties_down = !fp8;
+        a.softmax_scale = 0.7f;
+        a.head_scale = 0.125f;
+        a.codes = o[4].tensor();
+        if (!fp8) a.scales = o[5].tensor();
+        a.folded = o[6].tensor();
+        return a;
+      };
+      return b;
+    });
+}
+
 TEST(SameAsCpp, Translate) {
   for (const TranslateMode mode : {TranslateMode::keep, TranslateMode::compact})
     expect_same([&](std::int64_t padding) {

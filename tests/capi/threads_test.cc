@@ -101,9 +101,10 @@ void expect_alone_is_together(const keysieve_executor* executor) {
 
 template <class Args>
 class Threads : public testing::Test {};
-using EveryOperation = testing::Types<IndexStoreArgs, IndexGatherArgs, MqaLogitsArgs, CandidateBlocksArgs,
-                                      CandidateMaskArgs, TopkArgs, TranslateArgs, PackedMaskArgs,
-                                      MaskIndicesArgs, MaskedMhaArgs, SparseMlaArgs, MergeStatesArgs>;
+using EveryOperation =
+    testing::Types<IndexStoreArgs, IndexGatherArgs, PrepareQueriesArgs, MqaLogitsArgs, CandidateBlocksArgs,
+                   CandidateMaskArgs, TopkArgs, TranslateArgs, PackedMaskArgs, MaskIndicesArgs, MaskedMhaArgs,
+                   SparseMlaArgs, MergeStatesArgs>;
 TYPED_TEST_SUITE(Threads, EveryOperation);
 
 TYPED_TEST(Threads, CallAtTheSameTimeWithTheirOwn) { expect_alone_is_together<TypeParam>(&kThreadPerTask); }

@@ -13,6 +13,7 @@
 #include "keysieve/merge_states.hpp"
 #include "keysieve/mqa_logits.hpp"
 #include "keysieve/packed_mask.hpp"
+#include "keysieve/prepare_queries.hpp"
 #include "keysieve/sparse_mla.hpp"
 #include "keysieve/topk.hpp"
 #include "keysieve/translate.hpp"
@@ -210,6 +211,27 @@ inline keysieve_index_gather_args to_c(const IndexGatherArgs& a, CView& v) {
           .scales = v.tensor(a.scales)};
 }
 
+inline keysieve_prepare_queries_args to_c(const PrepareQueriesArgs& a, CView& v) {
+  return {.struct_size = sizeof(keysieve_prepare_queries_args),
+          .q = v.tensor(a.q),
+          .weights = v.tensor(a.weights),
+          .cos_sin = v.tensor(a.cos_sin),
+          .positions = v.tensor(a.positions),
+          .pairing = a.pairing == RopePairing::halves ? KEYSIEVE_ROPE_HALVES : KEYSIEVE_ROPE_ADJACENT,
+          .place = a.place == RopePlace::first ? KEYSIEVE_ROPE_FIRST : KEYSIEVE_ROPE_LAST,
+          .hadamard = a.hadamard,
+          .format = a.format == KeyFormat::fp8 ? KEYSIEVE_KEYS_FP8 : KEYSIEVE_KEYS_MXFP4,
+          .scale = a.scale == KeyScale::exact ? KEYSIEVE_SCALE_EXACT : KEYSIEVE_SCALE_UE8M0,
+          .reciprocal = a.reciprocal,
+          .ties_down = a.ties_down,
+          .tiny_floor = a.tiny_floor,
+          .softmax_scale = a.softmax_scale,
+          .head_scale = a.head_scale,
+          .codes = v.tensor(a.codes),
+          .scales = v.tensor(a.scales),
+          .folded = v.tensor(a.folded)};
+}
+
 inline keysieve_translate_args to_c(const TranslateArgs& a, CView& v) {
   return {.struct_size = sizeof(keysieve_translate_args),
           .indices = v.tensor(a.indices),
@@ -311,6 +333,7 @@ struct CFunctions {
   }
 KEYSIEVE_TEST_FUNCTIONS(index_store)
 KEYSIEVE_TEST_FUNCTIONS(index_gather)
+KEYSIEVE_TEST_FUNCTIONS(prepare_queries)
 KEYSIEVE_TEST_FUNCTIONS(mqa_logits)
 KEYSIEVE_TEST_FUNCTIONS(candidate_blocks)
 KEYSIEVE_TEST_FUNCTIONS(candidate_mask)

@@ -17,6 +17,7 @@
 #include "contract/merge_states.hpp"
 #include "contract/mqa_logits.hpp"
 #include "contract/packed_mask.hpp"
+#include "contract/prepare_queries.hpp"
 #include "contract/sparse_mla.hpp"
 #include "contract/topk.hpp"
 #include "contract/translate.hpp"
@@ -129,6 +130,28 @@ inline void make(Source& in, IndexGatherArgs& a) {
   if (in.coin()) a.start = shaped(in, either(in, DType::i32, DType::i64), {requests}, true);
   a.keys = shaped(in, DType::u8, {rows, fp8 ? dim : dim / 2});
   a.scales = fp8 ? shaped(in, DType::f32, {rows}, true) : shaped(in, DType::u8, {rows, dim / 32});
+}
+
+inline void make(Source& in, PrepareQueriesArgs& a) {
+  const std::int64_t rows = in.below(4), heads = 1 + in.below(4), dim = 32 << in.below(3);
+  a.q = shaped(in, either(in, DType::f32, DType::bf16), {rows, heads, dim});
+  a.weights = shaped(in, either(in, DType::f32, DType::bf16), {rows, heads}, true);
+  if (dim >= 64 && in.coin()) {
+    a.cos_sin = shaped(in, DType::f32, {in.below(9), 64});
+    a.positions = shaped(in, either(in, DType::i32, DType::i64), {rows}, true);
+  }
+  a.pairing = in.coin() ? RopePairing::adjacent : RopePairing::halves;
+  a.place = in.coin() ? RopePlace::last : RopePlace::first;
+  a.hadamard = dim == 128 && in.coin();
+  if (in.coin()) a.format = KeyFormat::mxfp4;
+  const bool fp8 = a.format == KeyFormat::fp8;
+  if (fp8 && in.coin()) a.scale = KeyScale::ue8m0;
+  a.reciprocal = fp8 && in.coin();
+  a.tiny_floor = fp8 && in.coin();
+  a.ties_down = !fp8 && in.coin();
+  a.codes = shaped(in, DType::u8, {rows, heads, fp8 ? dim : dim / 2});
+  if (!fp8) a.scales = shaped(in, DType::u8, {rows, heads, dim / 32});
+  a.folded = shaped(in, DType::f32, {rows, heads}, true);
 }
 
 inline void make(Source& in, MqaLogitsArgs& a) {
@@ -361,7 +384,9 @@ void with_call(Source& in, Body&& body) {
     spoil(in, args);
     body(args);
   };
-  switch (in.below(12)) {
+  switch (in.below(13)) {
+    case 12:
+      return call(PrepareQueriesArgs{});
     case 11:
       return call(IndexGatherArgs{});
     case 10:

@@ -17,6 +17,7 @@
 #include "contract/merge_states.hpp"
 #include "contract/mqa_logits.hpp"
 #include "contract/packed_mask.hpp"
+#include "contract/prepare_queries.hpp"
 #include "contract/sparse_mla.hpp"
 #include "contract/topk.hpp"
 #include "contract/translate.hpp"
