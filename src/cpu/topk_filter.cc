@@ -2,8 +2,8 @@
 // topk_row-inl.hpp for the method. Takes every shape; one task a row, so that neither the batch nor the
 // number of threads can change a result (TOP-34).
 //
-// Scratch per worker: the survivors' list (columns and keys), one chunk of scores, the candidates and, for
-// the order by score, k words twice; topk_scratch.hpp adds it up.
+// Scratch per worker: the survivors' list (columns and keys), the candidates and, for the order by score, k
+// words twice; topk_scratch.hpp adds it up.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/topk_filter.cc"
 #include "hwy/foreach_target.h"
