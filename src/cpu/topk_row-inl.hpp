@@ -182,7 +182,10 @@ HWY_INLINE float guess_threshold(const Source& source, std::int64_t n, std::int6
   const std::int64_t runs = sample / run;
   const std::int64_t step = n / runs;
   const double expected = static_cast<double>(k) * static_cast<double>(sample) / static_cast<double>(n);
-  const auto rank = static_cast<std::int64_t>(expected + 2.5 * std::sqrt(expected) + 3.0);
+  // The second doubt is for a row in order, whose best k may hold one run more than their share.
+  const double doubt = 2.5 * std::sqrt(expected) + 3.0;
+  const double another_run = static_cast<double>(run) + 1.0;
+  const auto rank = static_cast<std::int64_t>(expected + (doubt > another_run ? doubt : another_run));
   const std::int64_t most = rank + rank / 16;
   if (most >= sample) return kMinusInfinity;
   Key picks[kPicks];
