@@ -16,7 +16,10 @@ HWY_INLINE std::int64_t append_bits(std::int32_t* out, std::uint64_t word, std::
   const auto append = [&](int i) {
     // The highest bit stands in for an empty word's: g++ 12 keeps std::countr_zero()'s test for one as a branch
     // where this is inlined into code of another instruction set.
-    out[i] = base + __builtin_ctzll(word | std::uint64_t{1} << 63);
+    // Unsigned, since what stands in may lie past the greatest column.
+    out[i] =
+        static_cast<std::int32_t>(static_cast<std::uint32_t>(base) +
+                                  static_cast<std::uint32_t>(__builtin_ctzll(word | std::uint64_t{1} << 63)));
     word &= word - 1;
     // Without this it gathers four entries in a vector, lane by lane: twice the time of four stores.
     asm("" : "+m"(out[i]));
