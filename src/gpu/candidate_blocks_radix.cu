@@ -9,7 +9,7 @@
 //   4. Waves own contiguous ids; two passes of ballots place the selected ids in ascending order. Equal keys
 //      at the threshold go to the smaller ids. The newest block, never in the contest, takes its own place.
 //   5. Order by score: the selected ids are sorted with their keys.
-//   Rows of up to 16,384 blocks in ascending order do steps 2 to 4 in registers (candidate_blocks_held.cuh).
+//   Where the width has up to 16,384 blocks, ascending order does steps 2 to 4 in registers (candidate_blocks_held.cuh).
 //
 // Workspace: 4 bytes a block of the widest row for each row, and 8 a place when ordered by score. Shared
 // memory: 9 KiB and up to 128 KiB of keys.

@@ -17,30 +17,24 @@ struct Call {
   TensorBox scores, start, end, candidates;
   CandidateMaskArgs mask;
   CandidateBlocksArgs blocks;
+
+  template <class Args>
+  Args filled(Args a) {
+    a.scores = scores.tensor();
+    a.bounds.start = start.tensor();
+    a.bounds.end = end.tensor();
+    a.candidates = candidates.tensor();
+    return a;
+  }
+  std::vector<TensorBox*> boxes() { return {&scores, &start, &end, &candidates}; }
 };
 
 struct MaskCall : Call {
-  CandidateMaskArgs args() {
-    CandidateMaskArgs a = mask;
-    a.scores = scores.tensor();
-    a.bounds.start = start.tensor();
-    a.bounds.end = end.tensor();
-    a.candidates = candidates.tensor();
-    return a;
-  }
-  std::vector<TensorBox*> boxes() { return {&scores, &start, &end, &candidates}; }
+  CandidateMaskArgs args() { return filled(mask); }
 };
 
 struct BlocksCall : Call {
-  CandidateBlocksArgs args() {
-    CandidateBlocksArgs a = blocks;
-    a.scores = scores.tensor();
-    a.bounds.start = start.tensor();
-    a.bounds.end = end.tensor();
-    a.candidates = candidates.tensor();
-    return a;
-  }
-  std::vector<TensorBox*> boxes() { return {&scores, &start, &end, &candidates}; }
+  CandidateBlocksArgs args() { return filled(blocks); }
 };
 
 struct Shape {
